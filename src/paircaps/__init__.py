@@ -1,0 +1,56 @@
+"""Capsule networks by pairwise agreement.
+
+``functional`` holds the paper's equations, ``routing`` the three algorithms, ``CapsuleLayer`` and
+``PrimaryCapsules`` the layers, ``create_model`` every network of the paper, ``testing`` what a new routing must pass.
+"""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"
+
+from paircaps import functional
+from paircaps.capsules import CapsuleLayer, PrimaryCapsules
+from paircaps.functional import Capsules
+from paircaps.models import (
+    CapsNet,
+    DeconvDecoder,
+    DenseDecoder,
+    ResNetCapsules,
+    ResNetPool,
+    count_parameters,
+    create_model,
+    list_models,
+    register_model,
+)
+from paircaps.routing import (
+    DynamicRouting,
+    EMRouting,
+    FMAgreement,
+    Routing,
+    create_routing,
+    list_routings,
+    register_routing,
+)
+
+__all__ = [
+    "CapsNet",
+    "CapsuleLayer",
+    "Capsules",
+    "DeconvDecoder",
+    "DenseDecoder",
+    "DynamicRouting",
+    "EMRouting",
+    "FMAgreement",
+    "PrimaryCapsules",
+    "ResNetCapsules",
+    "ResNetPool",
+    "Routing",
+    "count_parameters",
+    "create_model",
+    "create_routing",
+    "functional",
+    "list_models",
+    "list_routings",
+    "register_model",
+    "register_routing",
+]

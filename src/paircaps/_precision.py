@@ -1,0 +1,52 @@
+"""Half precision in, float32 inside: one rule for every equation that sums over many capsules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+
+P = ParamSpec("P")
+T = TypeVar("T", bound=Tensor | tuple[Tensor, ...])
+
+HALF = (torch.bfloat16, torch.float16)
+
+
+def in_full_precision(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function of tensors so that it never computes in 8 or 11 bits of mantissa.
+
+    bfloat16 and float16 arguments are widened to float32, and autocast is switched off inside, because the
+    difference of two large sums (E5) and the log-likelihoods of EM lose everything in half precision. The result
+    returns in the dtype of the first argument; under autocast it stays float32, as autocast's own reductions do.
+    """
+
+    @wraps(function)
+    def widened(*args: P.args, **kwargs: P.kwargs) -> T:
+        first: Any = args[0] if args else next(iter(kwargs.values()))
+        if not isinstance(first, Tensor):
+            return function(*args, **kwargs)  # which says what it expected
+        autocast = torch.is_autocast_enabled(first.device.type)
+        run: Any = function
+        with _no_autocast(first) if autocast else nullcontext():
+            result = run(*map(_widen, args), **{name: _widen(value) for name, value in kwargs.items()})
+        return result if autocast or first.dtype not in HALF else _to(result, first.dtype)
+
+    return widened
+
+
+def _no_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
+    return torch.autocast(tensor.device.type, enabled=False)
+
+
+def _widen(value: Any) -> Any:
+    return value.float() if isinstance(value, Tensor) and value.dtype in HALF else value
+
+
+def _to(result: Any, dtype: torch.dtype) -> Any:
+    if isinstance(result, Tensor):
+        return result.to(dtype)
+    return type(result)(*(part.to(dtype) for part in result))

@@ -1,0 +1,157 @@
+"""The layers people import: feature maps to capsules, and capsules to capsules."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from paircaps._checks import require_choice, require_positive, require_tensor, shape_of
+from paircaps.functional import Capsules, squash
+from paircaps.norm import CapsuleNorm
+from paircaps.routing import RoutingFactory, create_routing
+from paircaps.votes import create_transform, create_vote_norm
+
+PRIMARY_NORMS = ("pose", "capsule", None)
+
+
+class PrimaryCapsules(nn.Module):
+    """Feature maps to the first capsules: a strided convolution, cut into vectors, normalised and squashed.
+
+    A capsule's activation is the length that squash gave it, ‖x‖² / (1 + ‖x‖²).
+
+    Args:
+        in_channels: of the feature maps.
+        in_size: their height and width; every position has capsules of its own, so it is fixed.
+        groups: capsules at each position.
+        pose_dim: K of each.
+        kernel_size: of the convolution.
+        stride: of the convolution.
+        padding: of the convolution, on every side.
+        bias: whether the convolution has one.
+        norm: batch norm with one statistic a pose dimension (``"pose"``), one for every dimension of every capsule
+            (``"capsule"``), or None.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        in_size: tuple[int, int],
+        groups: int = 4,
+        pose_dim: int = 16,
+        *,
+        kernel_size: int = 5,
+        stride: int = 2,
+        padding: int = 2,
+        bias: bool = False,
+        norm: str | None = "pose",
+    ) -> None:
+        super().__init__()
+        require_positive(in_channels=in_channels, groups=groups, pose_dim=pose_dim)
+        require_positive(kernel_size=kernel_size, stride=stride)
+        require_choice("norm", norm, PRIMARY_NORMS)
+        height, width = ((side + 2 * padding - kernel_size) // stride + 1 for side in in_size)
+        if height < 1 or width < 1:
+            raise ValueError(
+                f"feature maps of {in_size[0]}×{in_size[1]} are too small for primary capsules with a "
+                f"{kernel_size}×{kernel_size} kernel and padding {padding}"
+            )
+        self.in_channels = in_channels
+        self.in_size = tuple(in_size)
+        self.groups = groups
+        self.pose_dim = pose_dim
+        self.grid = (height, width)
+        self.out_capsules = height * width * groups
+        self.conv = nn.Conv2d(in_channels, groups * pose_dim, kernel_size, stride, padding, bias=bias)
+        nn.init.kaiming_normal_(self.conv.weight, nonlinearity="relu")
+        if norm is None:
+            self.norm = nn.Identity()
+        else:
+            self.norm = CapsuleNorm((pose_dim,) if norm == "pose" else (self.out_capsules, pose_dim))
+
+    def forward(self, features: Tensor) -> Capsules:
+        """(B, C, H, W) to capsules of (B, I, K), position by position, the groups of one position side by side."""
+        require_tensor("features", features, "(batch, channels, height, width)", 4)
+        expected = (self.in_channels, *self.in_size)
+        if features.dim() != 4 or tuple(features.shape[1:]) != expected:
+            raise ValueError(f"features must have shape (batch, {str(expected)[1:]}, got {shape_of(features)}")
+        x = self.conv(features).unflatten(1, (self.groups, self.pose_dim))  # (B, G, K, H, W)
+        x = x.permute(0, 3, 4, 1, 2).flatten(1, 3)  # (B, I, K)
+        u = squash(self.norm(x))
+        return Capsules(u, u, torch.linalg.vector_norm(u, dim=-1))
+
+    def extra_repr(self) -> str:
+        """Number of capsules, for print(model)."""
+        return f"{self.grid[0]}×{self.grid[1]}×{self.groups} = {self.out_capsules} capsules of {self.pose_dim}"
+
+
+class CapsuleLayer(nn.Module):
+    """A layer of capsules over another: votes, their batch norm, and a routing.
+
+    Layers chain like ``nn.Linear``: what one returns, the next takes.
+
+    >>> layers = nn.Sequential(CapsuleLayer(64, 16), CapsuleLayer(16, 10))
+    >>> layers(torch.randn(8, 64, 16)).activation.shape
+    torch.Size([8, 10])
+
+    Args:
+        in_capsules: I, the number of children.
+        out_capsules: J, the number of parents.
+        pose_dim: K of a parent.
+        in_dim: K_in of a child; None means ``pose_dim``.
+        routing: a registered name, a factory called with ``out_capsules``, or a routing that is built already.
+        transform: ``"matrix"``, K weights a pair, or ``"vector"``, K_in · K weights a pair.
+        vote_norm: batch norm of the votes per pose dimension (``"pose"``), per vote (``"vote"``), or None.
+        routing_options: for the routing, if it is built here.
+    """
+
+    def __init__(
+        self,
+        in_capsules: int,
+        out_capsules: int,
+        pose_dim: int = 16,
+        in_dim: int | None = None,
+        routing: str | RoutingFactory | nn.Module = "fm",
+        transform: str = "matrix",
+        vote_norm: str | None = "pose",
+        *,
+        routing_options: dict[str, object] | None = None,
+    ) -> None:
+        super().__init__()
+        self.in_capsules = in_capsules
+        self.out_capsules = out_capsules
+        self.pose_dim = pose_dim
+        self.in_dim = pose_dim if in_dim is None else in_dim
+        self.votes = create_transform(transform, in_capsules, out_capsules, self.in_dim, pose_dim)
+        self.norm = create_vote_norm(vote_norm, in_capsules, out_capsules, pose_dim)
+        if isinstance(routing, nn.Module):
+            if routing_options:
+                raise ValueError(f"routing_options={routing_options} cannot change a routing that is built already")
+            self.routing = routing
+        else:
+            self.routing = create_routing(routing, out_capsules, **(routing_options or {}))
+
+    def forward(self, u: Tensor | Capsules, activation: Tensor | None = None) -> Capsules:
+        """Children to parents.
+
+        Args:
+            u: child capsules, (..., I, K_in), or all that the layer below returned.
+            activation: of the children, (..., I), where ``u`` is a tensor; None takes all as fully there.
+
+        Returns:
+            Capsules of (..., J, K), (..., J, K) and (..., J).
+        """
+        if isinstance(u, Capsules):
+            if activation is not None:
+                raise ValueError("activation was given twice: Capsules carry their own")
+            u, activation = u.s, u.activation
+        require_tensor("u", u, "(..., children, in_dim)", 2)
+        if tuple(u.shape[-2:]) != (self.in_capsules, self.in_dim):
+            raise ValueError(
+                f"expected {self.in_capsules} child capsules of {self.in_dim}, shape (..., {self.in_capsules}, "
+                f"{self.in_dim}), got {shape_of(u)}"
+            )
+        return self.routing(self.norm(self.votes(u)), activation)
+
+    def extra_repr(self) -> str:
+        """Sizes, for print(model)."""
+        return f"{self.in_capsules}×{self.in_dim} -> {self.out_capsules}×{self.pose_dim}"

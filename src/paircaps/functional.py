@@ -1,0 +1,343 @@
+"""The paper's equations as pure functions.
+
+Axes: ``I`` children, ``J`` parents, ``K`` pose dimensions; every leading axis is free. Numbers such as (E5) are
+those of ``docs/equations.md``, which ties each equation to its function and to the test that holds it.
+
+bfloat16 and float16 are computed in float32 inside and returned as they came; see ``_precision``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from paircaps._checks import (
+    require_child_activation,
+    require_choice,
+    require_positive,
+    require_tensor,
+    require_votes,
+    shape_of,
+    square_side,
+)
+from paircaps._precision import in_full_precision
+
+EPS = 1e-12
+"""Vectors shorter than this count as absent: their direction shrinks to zero instead of being noise."""
+
+
+class Capsules(NamedTuple):
+    """What a layer of capsules says of the world.
+
+    Attributes:
+        s: what the next capsule layer receives, (..., J, K).
+        pose: how the entity is there, (..., J, K).
+        activation: how surely it is there, (..., J).
+    """
+
+    s: Tensor
+    pose: Tensor
+    activation: Tensor
+
+
+# --- vectors -----------------------------------------------------------------------------------------------------
+
+
+@in_full_precision
+def squash(x: Tensor) -> Tensor:
+    """Shorten each vector to a length below one and keep its direction (E9).
+
+        squash(x) = ‖x‖² / (1 + ‖x‖²) · x / ‖x‖
+
+    Args:
+        x: (..., K).
+
+    Returns:
+        (..., K), each vector of length ‖x‖² / (1 + ‖x‖²).
+    """
+    require_tensor("x", x, "(..., pose_dim)", 1)
+    length = _length(x)
+    # ‖x‖² / (1 + ‖x‖²) · x / ‖x‖ = ‖x‖/h · x/h with h² = 1 + ‖x‖²: no square of a large number, no division by zero
+    h = torch.hypot(torch.ones_like(length), length)
+    return (length / h) * (x / h)  # E9
+
+
+def _length(x: Tensor) -> Tensor:
+    """‖x‖ of any finite vector, (..., 1): large ones are scaled down first so that their squares do not overflow."""
+    peak = x.detach().abs().amax(dim=-1, keepdim=True).clamp_min(1)
+    return torch.linalg.vector_norm(x / peak, dim=-1, keepdim=True) * peak
+
+
+# --- votes -------------------------------------------------------------------------------------------------------
+
+
+def matrix_votes(u: Tensor, weight: Tensor) -> Tensor:
+    """Every child's guess at every parent, by a small matrix product (E2, Algorithm 2).
+
+        û_{j|i} = flatten(U_i W_ij),  U_i = u_i read row by row as a √K × √K matrix
+
+    Args:
+        u: child capsules, (..., I, K).
+        weight: (I, J, √K, √K).
+
+    Returns:
+        votes, (..., I, J, K).
+    """
+    require_tensor("u", u, "(..., children, pose_dim)", 2)
+    require_tensor("weight", weight, "(children, parents, side, side)", 4)
+    side = square_side(u.shape[-1])
+    if weight.dim() != 4 or weight.shape[0] != u.shape[-2] or tuple(weight.shape[2:]) != (side, side):
+        raise ValueError(
+            f"weight must have shape ({u.shape[-2]}, parents, {side}, {side}) for capsules of {shape_of(u)}, "
+            f"got {shape_of(weight)}"
+        )
+    U = u.unflatten(-1, (side, side))  # (..., I, √K, √K)
+    return torch.einsum("...ipq,ijqr->...ijpr", U, weight).flatten(-2)  # E2
+
+
+def vector_votes(u: Tensor, weight: Tensor) -> Tensor:
+    """Every child's guess at every parent, by a full matrix (E1).
+
+        û_{j|i} = W_ij u_i,  the input axis of W first
+
+    Args:
+        u: child capsules, (..., I, K_in).
+        weight: (I, J, K_in, K).
+
+    Returns:
+        votes, (..., I, J, K).
+    """
+    require_tensor("u", u, "(..., children, in_dim)", 2)
+    require_tensor("weight", weight, "(children, parents, in_dim, pose_dim)", 4)
+    if weight.dim() != 4 or weight.shape[0] != u.shape[-2] or weight.shape[2] != u.shape[-1]:
+        raise ValueError(
+            f"weight must have shape ({u.shape[-2]}, parents, {u.shape[-1]}, pose_dim) for capsules of "
+            f"{shape_of(u)}, got {shape_of(weight)}"
+        )
+    return torch.einsum("...ik,ijkl->...ijl", u, weight)  # E1
+
+
+# --- agreement ---------------------------------------------------------------------------------------------------
+
+
+@in_full_precision
+def pairwise_agreement(votes: Tensor, *, halve: bool = True) -> Tensor:
+    """Sum of the elementwise products of all pairs of votes, scaled by 1/I (E5).
+
+        s_j = 1/I · Σ_{i<k} û_{j|i} ⊙ û_{j|k} = 1/(2I) · [(Σ_i û_{j|i})² − Σ_i û_{j|i}²]
+
+    The left side is O(I²) and the definition (E13); the right side is what is computed.
+
+    Args:
+        votes: (..., I, J, K).
+        halve: keep the factor ½ of the text. The published runs lack it, so their activations are twice as large.
+
+    Returns:
+        s, (..., J, K).
+    """
+    require_votes(votes)
+    children = votes.shape[-3]
+    square_of_sum = votes.sum(dim=-3).square()  # (..., J, K)
+    sum_of_squares = votes.square().sum(dim=-3)  # (..., J, K)
+    return (square_of_sum - sum_of_squares) / (2 * children if halve else children)  # E5: Alg. 1, line 2
+
+
+FM_ACTIVATIONS = ("sum", "squash")
+
+
+@in_full_precision
+def fm_agreement(
+    votes: Tensor, *, normalize: bool = True, halve: bool = True, activation: str = "sum"
+) -> Capsules:
+    """FM agreement: parents from the pairwise products of their children's votes, in one pass (Algorithm 1).
+
+    Args:
+        votes: (..., I, J, K).
+        normalize: give each vote length one first (E4). The published runs of section 4.1 leave it out.
+        halve: keep the factor ½ of E5; see :func:`pairwise_agreement`.
+        activation: ``"sum"``, a_j = Σ_f s_{j,f} (E7), unbounded, made for cross entropy; or ``"squash"``,
+            a_j = ‖squash(s_j)‖, which the published aff-NIST runs use.
+
+    Returns:
+        Capsules of (..., J, K), (..., J, K) and (..., J); the pose is the direction of s (E6).
+    """
+    require_votes(votes)
+    require_choice("activation", activation, FM_ACTIVATIONS)
+    if normalize:
+        votes = F.normalize(votes, dim=-1, eps=EPS)  # E4: Alg. 1, line 1
+    s = pairwise_agreement(votes, halve=halve)  # E5: line 2
+    pose = s / _length(s).clamp_min(EPS)  # E6: line 3
+    if activation == "squash":
+        return Capsules(s, pose, _length(squash(s)).squeeze(-1))
+    return Capsules(s, pose, s.sum(dim=-1))  # E7: line 4
+
+
+@in_full_precision
+def dynamic_routing(votes: Tensor, iterations: int = 3) -> Capsules:
+    """Dynamic routing between capsules (Sabour, Frosst and Hinton, 2017), the softmax over parents.
+
+    Args:
+        votes: (..., I, J, K).
+        iterations: r, at least 1. With one, the coupling is uniform and the routing is a mean and a squash.
+
+    Returns:
+        Capsules whose ``s`` and ``pose`` are both v, (..., J, K), and whose activation is ‖v‖, (..., J).
+    """
+    require_votes(votes)
+    require_positive(iterations=iterations)
+    s = votes.sum(dim=-3) / votes.shape[-2]  # b = 0, so c = softmax_j(0) = 1/J
+    v = squash(s)
+    b = votes.new_zeros(votes.shape[:-1])  # (..., I, J)
+    for _ in range(iterations - 1):
+        b = b + (votes * v.unsqueeze(-3)).sum(dim=-1)  # b += ⟨û, v⟩
+        c = b.softmax(dim=-1)
+        s = (c.unsqueeze(-1) * votes).sum(dim=-3)  # (..., J, K)
+        v = squash(s)
+    return Capsules(v, v, _length(v).squeeze(-1))
+
+
+EM_EPS = 1e-9
+EM_REACH = 1e4
+"""EM's variance floor is EM_EPS up to votes of this size, and grows with their square beyond."""
+
+
+@in_full_precision
+def em_routing(
+    votes: Tensor,
+    activation: Tensor | None,
+    beta_u: Tensor,
+    beta_a: Tensor,
+    iterations: int = 3,
+) -> Capsules:
+    """EM routing (Hinton, Sabour and Frosst, 2018): each parent is a Gaussian fitted to the votes it explains.
+
+    With ε = 1e-9 everywhere. Where votes exceed 1e4, the floor under σ² grows with their square, so that a parent
+    left by all its children does not turn into an infinite log-likelihood, and then into NaN.
+
+    Args:
+        votes: V, (..., I, J, K).
+        activation: of the children, a_i, (..., I); None takes every child as fully there.
+        beta_u: cost of describing a child by a parent, (J,).
+        beta_a: cost of leaving a parent inactive, (J,).
+        iterations: r, at least 1.
+
+    Returns:
+        Capsules whose ``s`` and ``pose`` are both μ, (..., J, K), and whose activation is a_j, (..., J).
+    """
+    require_votes(votes)
+    require_positive(iterations=iterations)
+    I, J, _ = votes.shape[-3:]
+    for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
+        if tuple(beta.shape) != (J,):
+            raise ValueError(
+                f"{name} must have one value a parent, shape ({J},) for votes of {shape_of(votes)}, "
+                f"got {shape_of(beta)}"
+            )
+    if activation is None:
+        activation = votes.new_ones(votes.shape[:-2])
+    require_child_activation(activation, votes)
+
+    reach = votes.detach().abs().amax(dim=(-3, -2, -1)) / EM_REACH  # (...)
+    floor = EM_EPS * reach.clamp_min(1).square()[..., None, None]  # (..., 1, 1)
+    a_i = activation.unsqueeze(-1)  # (..., I, 1)
+    R = votes.new_full(votes.shape[:-1], 1 / J)  # (..., I, J)
+    for t in range(1, iterations + 1):
+        # M step: fit each parent to the children assigned to it
+        assigned = R * a_i  # R'
+        S = assigned.sum(dim=-2)  # (..., J)
+        share = (assigned / (S + EM_EPS).unsqueeze(-2)).unsqueeze(-1)  # (..., I, J, 1)
+        mu = (share * votes).sum(dim=-3)  # (..., J, K)
+        deviation = (votes - mu.unsqueeze(-3)).square()  # (..., I, J, K)
+        variance = (share * deviation).sum(dim=-3) + floor  # σ², (..., J, K)
+        cost = (beta_u.unsqueeze(-1) + variance.log() / 2).sum(dim=-1) * S * (100 * J / I)  # (..., J)
+        inverse_temperature = 0.01 * (1 - 0.95**t)  # λ_t
+        a_j = torch.sigmoid(inverse_temperature * (beta_a - cost))
+        if t == iterations:
+            break
+        # E step: assign each child anew; nobody would read it after the last M step
+        spread = (2 * math.pi * variance).log().sum(dim=-1) / 2  # (..., J)
+        distance = (deviation / (2 * variance).unsqueeze(-3)).sum(dim=-1)  # (..., I, J)
+        R = ((a_j + EM_EPS).log().unsqueeze(-2) - distance - spread.unsqueeze(-2)).softmax(dim=-1)
+    return Capsules(mu, mu, a_j)  # pyright: ignore[reportPossiblyUnboundVariable]
+
+
+# --- losses ------------------------------------------------------------------------------------------------------
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+@in_full_precision
+def margin_loss(
+    activation: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    *,
+    over_classes: str = "sum",
+    positive_margin: float = 0.9,
+    negative_margin: float = 0.1,
+    absent_weight: float = 0.5,
+) -> Tensor:
+    """Margin loss, for images in which any number of classes may be present (E10).
+
+        L_j = T_j max(0, m⁺ − a_j)² + λ (1 − T_j) max(0, a_j − m⁻)²
+
+    Args:
+        activation: a, (..., J).
+        target: class indices, (...), or which classes are present, T as 0 and 1, (..., J).
+        reduction: ``"mean"`` averages over images, ``"sum"`` adds them up, ``"none"`` gives each L_j, (..., J).
+        over_classes: ``"sum"`` as in the text, or ``"mean"`` as in the published runs, where a decoder's loss
+            therefore weighs ten times as much beside it.
+        positive_margin: m⁺.
+        negative_margin: m⁻.
+        absent_weight: λ.
+    """
+    require_tensor("activation", activation, "(..., classes)", 1)
+    require_choice("reduction", reduction, REDUCTIONS)
+    require_choice("over_classes", over_classes, ("sum", "mean"))
+    T = _present(target, activation)
+    hit = (positive_margin - activation).clamp_min(0).square()
+    miss = (activation - negative_margin).clamp_min(0).square()
+    loss = T * hit + absent_weight * (1 - T) * miss  # E10
+    if reduction == "none":
+        return loss
+    per_image = loss.sum(dim=-1) if over_classes == "sum" else loss.mean(dim=-1)
+    return per_image.mean() if reduction == "mean" else per_image.sum()
+
+
+def _present(target: Tensor, activation: Tensor) -> Tensor:
+    """T of E10, (..., J): the target itself if it has a value a class, else the one-hot code of its indices."""
+    if target.shape == activation.shape:
+        return target.to(activation.dtype)
+    if target.shape != activation.shape[:-1]:
+        raise ValueError(
+            f"target must hold class indices of shape {tuple(activation.shape[:-1])} or one value a class of shape "
+            f"{shape_of(activation)}, got {shape_of(target)}"
+        )
+    if target.is_floating_point() or target.is_complex() or target.dtype == torch.bool:
+        raise TypeError(f"class indices must be integers, got {target.dtype}")
+    return torch.zeros_like(activation).scatter(-1, target.long().unsqueeze(-1), 1.0)
+
+
+@in_full_precision
+def reconstruction_loss(reconstruction: Tensor, image: Tensor, reduction: str = "mean") -> Tensor:
+    """Squared error summed over an image's pixels; the paper adds it to the margin loss times 0.0005.
+
+    Args:
+        reconstruction: (..., C, H, W).
+        image: (..., C, H, W).
+        reduction: ``"mean"`` averages over images, ``"sum"`` adds them up, ``"none"`` gives each image's, (...).
+    """
+    require_tensor("reconstruction", reconstruction, "(..., channels, height, width)", 3)
+    require_choice("reduction", reduction, REDUCTIONS)
+    if reconstruction.shape != image.shape:
+        raise ValueError(
+            f"reconstruction and image must have the same shape, got {shape_of(reconstruction)} and {shape_of(image)}"
+        )
+    per_image = (reconstruction - image).square().sum(dim=(-3, -2, -1))
+    if reduction == "none":
+        return per_image
+    return per_image.mean() if reduction == "mean" else per_image.sum()

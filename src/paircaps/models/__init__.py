@@ -1,0 +1,26 @@
+"""Images to capsules: every model of the paper, its pooling baseline, and the decoders."""
+
+from __future__ import annotations
+
+from paircaps.models.base import ImageModel
+from paircaps.models.capsnet import CapsNet
+from paircaps.models.decoder import DeconvDecoder, DenseDecoder, select_pose
+from paircaps.models.registry import create_model, list_models, register_model
+from paircaps.models.resnet import ResNetBackbone
+from paircaps.models.resnet_caps import ResNetCapsules
+from paircaps.models.resnet_pool import ResNetPool, count_parameters
+
+__all__ = [
+    "CapsNet",
+    "DeconvDecoder",
+    "DenseDecoder",
+    "ImageModel",
+    "ResNetBackbone",
+    "ResNetCapsules",
+    "ResNetPool",
+    "count_parameters",
+    "create_model",
+    "list_models",
+    "register_model",
+    "select_pose",
+]

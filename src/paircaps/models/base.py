@@ -1,0 +1,58 @@
+"""What every model is: images in, Capsules out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor, nn
+
+from paircaps._checks import require_positive, require_tensor, shape_of
+from paircaps.functional import Capsules
+
+
+class ImageModel(nn.Module, ABC):
+    """Images of one fixed size to one capsule a class.
+
+    Args:
+        num_classes: J of the last layer.
+        in_channels: of an image.
+        image_size: its side, or (height, width).
+        minimum_size: the smallest side that the network can take.
+    """
+
+    pose_dim: int
+    """K of the pose that the model returns for each class."""
+
+    def __init__(
+        self, num_classes: int, in_channels: int, image_size: int | tuple[int, int], minimum_size: int
+    ) -> None:
+        super().__init__()
+        require_positive(num_classes=num_classes, in_channels=in_channels)
+        self.num_classes = num_classes
+        self.in_channels = in_channels
+        self.image_size = height_and_width(image_size)
+        if min(self.image_size) < minimum_size:
+            height, width = self.image_size
+            raise ValueError(
+                f"an image of {height}×{width} is too small for {type(self).__name__}, which needs at least "
+                f"{minimum_size}×{minimum_size}"
+            )
+
+    def forward(self, images: Tensor) -> Capsules:
+        """(B, C, H, W) to capsules of (B, J, K), (B, J, K) and (B, J)."""
+        require_tensor("images", images, "(batch, channels, height, width)", 4)
+        expected = (self.in_channels, *self.image_size)
+        if images.dim() != 4 or tuple(images.shape[1:]) != expected:
+            raise ValueError(f"images must have shape (batch, {str(expected)[1:]}, got {shape_of(images)}")
+        return self.capsules(images)
+
+    @abstractmethod
+    def capsules(self, images: Tensor) -> Capsules:
+        """The network itself, on images whose shape is right."""
+
+
+def height_and_width(size: int | tuple[int, int]) -> tuple[int, int]:
+    """An image size as (height, width), from a side or a pair."""
+    height, width = (size, size) if isinstance(size, int) else size
+    require_positive(height=height, width=width)
+    return height, width

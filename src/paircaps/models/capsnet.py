@@ -1,0 +1,83 @@
+"""CapsNet: the architecture of Sabour, Frosst and Hinton (2017), with any routing (section 4.1 of the paper)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from torch import Tensor, nn
+
+from paircaps.capsules import PrimaryCapsules
+from paircaps.functional import Capsules
+from paircaps.models.base import ImageModel
+from paircaps.models.registry import register_model
+from paircaps.models.stack import capsule_stack
+from paircaps.routing import RoutingFactory
+
+KERNEL = 9
+
+
+class CapsNet(ImageModel):
+    """One convolution, primary capsules of 8, and capsule layers with full vote matrices.
+
+    Args:
+        num_classes: capsules of the last layer.
+        in_channels: of an image.
+        image_size: its side, or (height, width); at least 17.
+        routing: a registered name, or a factory.
+        filters: of the first convolution.
+        groups: primary capsules at each position.
+        primary_dim: K of a primary capsule.
+        pose_dim: K of the capsules above.
+        hidden_capsules: sizes of capsule layers between the primary and the last one.
+        vote_norm: batch norm of the votes; the paper's runs have none here.
+        routing_options: for every layer's routing.
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 10,
+        in_channels: int = 1,
+        image_size: int | tuple[int, int] = 28,
+        routing: str | RoutingFactory = "fm",
+        *,
+        filters: int = 256,
+        groups: int = 32,
+        primary_dim: int = 8,
+        pose_dim: int = 16,
+        hidden_capsules: tuple[int, ...] = (),
+        vote_norm: str | None = None,
+        routing_options: dict[str, object] | None = None,
+    ) -> None:
+        super().__init__(num_classes, in_channels, image_size, minimum_size=2 * KERNEL - 1)
+        self.pose_dim = pose_dim
+        self.conv = nn.Conv2d(in_channels, filters, KERNEL)
+        nn.init.kaiming_normal_(self.conv.weight, nonlinearity="relu")
+        height, width = self.image_size
+        self.primary = PrimaryCapsules(
+            filters,
+            (height - KERNEL + 1, width - KERNEL + 1),
+            groups,
+            primary_dim,
+            kernel_size=KERNEL,
+            stride=2,
+            padding=0,
+            bias=True,
+            norm=None,
+        )
+        self.layers = capsule_stack(
+            self.primary,
+            (*hidden_capsules, num_classes),
+            pose_dim=pose_dim,
+            transform="vector",
+            routing=routing,
+            routing_options=routing_options,
+            vote_norm=vote_norm,
+        )
+
+    def capsules(self, images: Tensor) -> Capsules:
+        """(B, C, H, W) to capsules of (B, J, K), (B, J, K) and (B, J)."""
+        return self.layers(self.primary(self.conv(images).relu()))
+
+
+register_model("capsnet", CapsNet)
+register_model("capsnet-light", partial(CapsNet, filters=64, groups=8))

@@ -1,0 +1,158 @@
+"""Decoders: the pose of one capsule back to an image (section 4.3)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from paircaps._checks import require_positive, shape_of
+from paircaps.functional import Capsules
+from paircaps.models.base import height_and_width
+from paircaps.norm import EPS, MOMENTUM
+
+
+class DeconvDecoder(nn.Module):
+    """The paper's decoder: one pose to an image, by transposed convolutions.
+
+    Args:
+        pose_dim: K of a pose.
+        image_size: side of the image, or (height, width).
+        channels: of the image.
+    """
+
+    WIDTHS = (64, 32, 16)
+    NEGATIVE_SLOPE = 0.3
+
+    def __init__(self, pose_dim: int = 16, image_size: int | tuple[int, int] = 28, channels: int = 1) -> None:
+        super().__init__()
+        require_positive(pose_dim=pose_dim, channels=channels)
+        self.pose_dim = pose_dim
+        full = height_and_width(image_size)
+        half, base = _halved(full), _halved(_halved(full))
+        first, second, third = self.WIDTHS
+        features = base[0] * base[1] * first
+        self.layers = nn.Sequential(
+            nn.Linear(pose_dim, features),
+            nn.BatchNorm1d(features, eps=EPS, momentum=MOMENTUM),
+            nn.LeakyReLU(self.NEGATIVE_SLOPE),
+            nn.Unflatten(-1, (first, *base)),
+            nn.ConvTranspose2d(first, second, 5, padding=2),
+            nn.BatchNorm2d(second, eps=EPS, momentum=MOMENTUM),
+            nn.LeakyReLU(self.NEGATIVE_SLOPE),
+            _doubling(second, third, base, half),
+            nn.BatchNorm2d(third, eps=EPS, momentum=MOMENTUM),
+            nn.LeakyReLU(self.NEGATIVE_SLOPE),
+            _doubling(third, channels, half, full),
+            nn.Sigmoid(),
+        )
+
+    def forward(self, capsules: Capsules, label: Tensor | None = None) -> Tensor:
+        """Redraw the image of one capsule, or of several, each from its own pose.
+
+        Args:
+            capsules: of a model, poses (B, J, K).
+            label: whose pose to draw: (B,), or (B, D) for D drawings an image; None takes the most active capsule.
+
+        Returns:
+            (B, C, H, W), or (B, D, C, H, W), in 0..1.
+        """
+        pose = select_pose(capsules, label)  # (B, K) or (B, D, K)
+        if pose.shape[-1] != self.pose_dim:
+            raise ValueError(f"expected poses of {self.pose_dim} dimensions, got {pose.shape[-1]}")
+        return self.layers(pose.flatten(0, -2)).unflatten(0, pose.shape[:-1])
+
+
+class DenseDecoder(nn.Module):
+    """The decoder of the first CapsNet: all capsules, all but one of them masked, to an image by dense layers.
+
+    Args:
+        num_classes: J, the number of capsules.
+        pose_dim: K of a pose.
+        image_size: side of the image, or (height, width).
+        channels: of the image.
+        widths: of the hidden layers.
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 10,
+        pose_dim: int = 16,
+        image_size: int | tuple[int, int] = 28,
+        channels: int = 1,
+        widths: tuple[int, ...] = (512, 1024),
+    ) -> None:
+        super().__init__()
+        require_positive(num_classes=num_classes, pose_dim=pose_dim, channels=channels)
+        self.num_classes = num_classes
+        self.pose_dim = pose_dim
+        height, width = height_and_width(image_size)
+        self.layers = nn.Sequential()
+        in_features = num_classes * pose_dim
+        for out_features in widths:
+            self.layers.extend([nn.Linear(in_features, out_features), nn.ReLU()])
+            in_features = out_features
+        self.layers.extend(
+            [
+                nn.Linear(in_features, channels * height * width),
+                nn.Sigmoid(),
+                nn.Unflatten(-1, (channels, height, width)),
+            ]
+        )
+
+    def forward(self, capsules: Capsules, label: Tensor | None = None) -> Tensor:
+        """Redraw the image of one capsule, or of several.
+
+        Args:
+            capsules: of a model, poses (B, J, K).
+            label: whose pose to draw: (B,), or (B, D) for D drawings an image; None takes the most active capsule.
+
+        Returns:
+            (B, C, H, W), or (B, D, C, H, W), in 0..1.
+        """
+        pose = select_pose(capsules, label)  # (B, K) or (B, D, K)
+        expected = (self.num_classes, self.pose_dim)
+        if tuple(capsules.pose.shape[-2:]) != expected:
+            raise ValueError(f"expected poses of (batch, {str(expected)[1:]}, got {shape_of(capsules.pose)}")
+        chosen = capsules.activation.argmax(dim=-1) if label is None else label
+        masked = pose.new_zeros(*pose.shape[:-1], *expected)  # (B, [D,] J, K)
+        index = chosen[..., None, None].expand(*chosen.shape, 1, self.pose_dim)
+        masked = masked.scatter(-2, index, pose.unsqueeze(-2))
+        return self.layers(masked.flatten(-2))
+
+
+def select_pose(capsules: Capsules, label: Tensor | None = None) -> Tensor:
+    """The pose of the labelled capsule, or of the most active one.
+
+    Args:
+        capsules: poses (B, J, K), activations (B, J).
+        label: (B,) or (B, D), or None.
+
+    Returns:
+        (B, K), or (B, D, K).
+    """
+    pose, activation = capsules.pose, capsules.activation
+    if label is None:
+        label = activation.argmax(dim=-1)
+    if label.is_floating_point() or label.dtype == torch.bool:
+        raise TypeError(f"label must hold class indices, got {label.dtype}")
+    if label.dim() not in (1, 2) or label.shape[0] != pose.shape[0]:
+        raise ValueError(
+            f"label must have shape ({pose.shape[0]},) or ({pose.shape[0]}, drawings) for poses of "
+            f"{shape_of(pose)}, got {shape_of(label)}"
+        )
+    index = label.reshape(label.shape[0], -1, 1).expand(-1, -1, pose.shape[-1])
+    return pose.gather(-2, index).reshape(*label.shape, pose.shape[-1])
+
+
+def _halved(size: tuple[int, int]) -> tuple[int, int]:
+    height, width = size
+    return -(-height // 2), -(-width // 2)
+
+
+def _doubling(
+    in_channels: int, out_channels: int, small: tuple[int, int], large: tuple[int, int]
+) -> nn.ConvTranspose2d:
+    """A 5×5 transposed convolution of stride 2 that undoes a halving, of odd sides too."""
+    # without output padding it makes 2n − 1 of n
+    extra = (large[0] - 2 * small[0] + 1, large[1] - 2 * small[1] + 1)
+    return nn.ConvTranspose2d(in_channels, out_channels, 5, stride=2, padding=2, output_padding=extra)

@@ -1,0 +1,88 @@
+"""ResNetCapsules: the paper's own architecture (section 3.4), capsule layers on a residual network."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from torch import Tensor
+
+from paircaps.capsules import PrimaryCapsules
+from paircaps.functional import Capsules
+from paircaps.models.base import ImageModel
+from paircaps.models.registry import register_model
+from paircaps.models.resnet import ResNetBackbone
+from paircaps.models.stack import capsule_stack
+from paircaps.routing import RoutingFactory
+
+MINIMUM_SIZE = 8
+"""The backbone's stride of 4 times that of the primary capsules: below it not one capsule sees a whole patch."""
+
+
+class ResNetCapsules(ImageModel):
+    """Residual network, primary capsules, capsule layers with matrix votes and vote batch norm.
+
+    Args:
+        num_classes: capsules of the last layer.
+        in_channels: of an image.
+        image_size: its side, or (height, width); at least 8.
+        routing: a registered name, or a factory.
+        blocks: residual blocks of the three stages.
+        widths: channels of the three stages.
+        hidden_capsules: sizes of capsule layers between the primary and the last one.
+        primary_groups: primary capsules at each position.
+        pose_dim: K of every capsule, a square number.
+        vote_norm: ``"pose"``, ``"vote"`` (the smallNORB runs) or None.
+        primary_norm: ``"pose"``, ``"capsule"`` (the smallNORB runs) or None.
+        routing_options: for every layer's routing.
+    """
+
+    def __init__(
+        self,
+        num_classes: int = 10,
+        in_channels: int = 1,
+        image_size: int | tuple[int, int] = 28,
+        routing: str | RoutingFactory = "fm",
+        *,
+        blocks: tuple[int, int, int] = (8, 8, 8),
+        widths: tuple[int, int, int] = (16, 32, 64),
+        hidden_capsules: tuple[int, ...] = (32, 16),
+        primary_groups: int = 4,
+        pose_dim: int = 16,
+        vote_norm: str | None = "pose",
+        primary_norm: str | None = "pose",
+        routing_options: dict[str, object] | None = None,
+    ) -> None:
+        super().__init__(num_classes, in_channels, image_size, MINIMUM_SIZE)
+        self.pose_dim = pose_dim
+        self.backbone = ResNetBackbone(in_channels, blocks, widths)
+        self.primary = PrimaryCapsules(
+            self.backbone.out_channels,
+            self.backbone.out_size(self.image_size),
+            primary_groups,
+            pose_dim,
+            norm=primary_norm,
+        )
+        self.layers = capsule_stack(
+            self.primary,
+            (*hidden_capsules, num_classes),
+            pose_dim=pose_dim,
+            transform="matrix",
+            routing=routing,
+            routing_options=routing_options,
+            vote_norm=vote_norm,
+        )
+
+    def capsules(self, images: Tensor) -> Capsules:
+        """(B, C, H, W) to capsules of (B, J, K), (B, J, K) and (B, J)."""
+        return self.layers(self.primary(self.backbone(images)))
+
+
+SIZES: dict[str, dict[str, tuple[int, ...]]] = {
+    "": {"blocks": (8, 8, 8), "hidden_capsules": (32, 16)},
+    "-medium": {"blocks": (2, 2, 2), "hidden_capsules": ()},
+    "-small": {"blocks": (1, 1, 1), "hidden_capsules": ()},
+}
+"""Sizes of the paper's models, by the ending of their names."""
+
+for _ending, _size in SIZES.items():
+    register_model(f"resnet-caps{_ending}", partial(ResNetCapsules, **_size))  # pyright: ignore[reportArgumentType]

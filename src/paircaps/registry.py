@@ -1,0 +1,51 @@
+"""Named things that can be built by name: the routings and the models are two of these."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Factories by name.
+
+    Args:
+        kind: what is registered, in one word, for messages: ``"routing"``.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._factories: dict[str, Callable[..., T]] = {}
+
+    def register(self, name: str, factory: Callable[..., T]) -> None:
+        """Add a factory under a new name."""
+        if name in self._factories:
+            raise ValueError(f"{self.kind} {name!r} is already registered, as {self._factories[name]!r}")
+        self._factories[name] = factory
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted(self._factories)
+
+    def factory(self, name: str) -> Callable[..., T]:
+        """The factory of a name; an unknown name raises and lists the known ones."""
+        if name in self._factories:
+            return self._factories[name]
+        near = get_close_matches(str(name), self._factories, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"unknown {self.kind} {name!r}{hint} Known: {', '.join(self.names())}")
+
+
+def call_with_options(what: str, factory: Callable[..., T], arguments: dict[str, object], options: dict[str, object]) -> T:
+    """Build ``factory(**arguments, **options)``; an option it does not take raises and lists those it does."""
+    parameters = inspect.signature(factory).parameters
+    if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        allowed = [name for name in parameters if name not in arguments]
+        for name in options:
+            if name not in allowed:
+                raise TypeError(f"{what} has no option {name!r}; it takes {', '.join(allowed) or 'none'}")
+    return factory(**arguments, **options)

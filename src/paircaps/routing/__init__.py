@@ -1,0 +1,56 @@
+"""Votes to parent capsules: one algorithm a file, and the registry that names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import nn
+
+from paircaps.registry import Registry, call_with_options
+from paircaps.routing.base import Routing
+from paircaps.routing.dynamic import DynamicRouting
+from paircaps.routing.em import EMRouting
+from paircaps.routing.fm import FMAgreement
+
+__all__ = [
+    "DynamicRouting",
+    "EMRouting",
+    "FMAgreement",
+    "Routing",
+    "RoutingFactory",
+    "create_routing",
+    "list_routings",
+    "register_routing",
+]
+
+RoutingFactory = Callable[..., nn.Module]
+"""Builds a routing from ``out_capsules`` and options: a Routing class, or any function like it."""
+
+_ROUTINGS: Registry[nn.Module] = Registry("routing")
+
+
+def register_routing(name: str, factory: RoutingFactory) -> None:
+    """Make a routing known by name to layers, models and recipes; a name can be taken once."""
+    _ROUTINGS.register(name, factory)
+
+
+def list_routings() -> list[str]:
+    """Names of all registered routings."""
+    return _ROUTINGS.names()
+
+
+def create_routing(name: str | RoutingFactory, out_capsules: int, **options: object) -> nn.Module:
+    """Build a routing.
+
+    Args:
+        name: a registered name, or a factory that is not registered.
+        out_capsules: J, the number of parents.
+        options: of that routing, such as ``iterations=2``.
+    """
+    factory = _ROUTINGS.factory(name) if isinstance(name, str) else name
+    return call_with_options(f"routing {name!r}", factory, {"out_capsules": out_capsules}, options)
+
+
+register_routing("fm", FMAgreement)
+register_routing("dynamic", DynamicRouting)
+register_routing("em", EMRouting)

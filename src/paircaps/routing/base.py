@@ -1,0 +1,52 @@
+"""What every routing is: a module that turns votes into parent capsules."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor, nn
+
+from paircaps._checks import require_positive, require_votes, shape_of
+from paircaps.functional import Capsules
+
+
+class Routing(nn.Module, ABC):
+    """Votes to parent capsules.
+
+    A subclass says in :meth:`agree` how; shapes are checked here. Register it with
+    :func:`paircaps.register_routing` and run :func:`paircaps.testing.check_routing` against it.
+
+    Args:
+        out_capsules: J, the number of parents.
+    """
+
+    def __init__(self, out_capsules: int) -> None:
+        super().__init__()
+        require_positive(out_capsules=out_capsules)
+        self.out_capsules = out_capsules
+
+    def forward(self, votes: Tensor, activation: Tensor | None = None) -> Capsules:
+        """Route.
+
+        Args:
+            votes: (..., I, J, K).
+            activation: of the children, (..., I), for routings that weigh them; None takes all as fully there.
+
+        Returns:
+            Capsules of (..., J, K), (..., J, K) and (..., J).
+        """
+        require_votes(votes)
+        if votes.shape[-2] != self.out_capsules:
+            raise ValueError(
+                f"{type(self).__name__} was built for {self.out_capsules} parents, got votes for {votes.shape[-2]}: "
+                f"shape {shape_of(votes)}"
+            )
+        return self.agree(votes, activation)
+
+    @abstractmethod
+    def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
+        """The algorithm itself, on votes whose shape is right."""
+
+    def extra_repr(self) -> str:
+        """The number of parents, for print(model)."""
+        return f"out_capsules={self.out_capsules}"

@@ -1,0 +1,31 @@
+"""Dynamic routing: coupling by iterated agreement with the parent's mean."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from paircaps._checks import require_positive
+from paircaps.functional import Capsules, dynamic_routing
+from paircaps.routing.base import Routing
+
+
+class DynamicRouting(Routing):
+    """:func:`paircaps.functional.dynamic_routing` as a module.
+
+    Args:
+        out_capsules: J, the number of parents.
+        iterations: r, at least 1.
+    """
+
+    def __init__(self, out_capsules: int, *, iterations: int = 3) -> None:
+        super().__init__(out_capsules)
+        require_positive(iterations=iterations)
+        self.iterations = iterations
+
+    def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
+        """A child's activation is the length of its capsule, so its votes carry it already."""
+        return dynamic_routing(votes, self.iterations)
+
+    def extra_repr(self) -> str:
+        """Options, for print(model)."""
+        return f"{super().extra_repr()}, iterations={self.iterations}"

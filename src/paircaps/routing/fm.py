@@ -1,0 +1,40 @@
+"""FM agreement: one pass, no iteration, no parameters."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from paircaps._checks import require_choice
+from paircaps.functional import FM_ACTIVATIONS, Capsules, fm_agreement
+from paircaps.routing.base import Routing
+
+
+class FMAgreement(Routing):
+    """:func:`paircaps.functional.fm_agreement` as a module.
+
+    Args:
+        out_capsules: J, the number of parents.
+        normalize: give each vote length one first.
+        halve: keep the text's factor ½.
+        activation: ``"sum"`` or ``"squash"``.
+    """
+
+    def __init__(
+        self, out_capsules: int, *, normalize: bool = True, halve: bool = True, activation: str = "sum"
+    ) -> None:
+        super().__init__(out_capsules)
+        require_choice("activation", activation, FM_ACTIVATIONS)
+        self.normalize = normalize
+        self.halve = halve
+        self.activation = activation
+
+    def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
+        """A child's activation is in the length of its votes, or nowhere: FM reads directions only."""
+        return fm_agreement(votes, normalize=self.normalize, halve=self.halve, activation=self.activation)
+
+    def extra_repr(self) -> str:
+        """Options, for print(model)."""
+        return (
+            f"{super().extra_repr()}, normalize={self.normalize}, halve={self.halve}, "
+            f"activation={self.activation!r}"
+        )

@@ -1,0 +1,90 @@
+"""Child capsules to votes: the learned transforms, and their batch norm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from paircaps._checks import require_choice, require_positive, square_side
+from paircaps.functional import matrix_votes, vector_votes
+from paircaps.norm import CapsuleNorm
+
+
+class MatrixVotes(nn.Module):
+    """Votes by a √K × √K matrix for each pair of child and parent: K weights a pair (Algorithm 2).
+
+    Args:
+        in_capsules: I.
+        out_capsules: J.
+        in_dim: of a child, must equal ``pose_dim``.
+        pose_dim: K of a parent, a square number.
+    """
+
+    def __init__(self, in_capsules: int, out_capsules: int, in_dim: int, pose_dim: int) -> None:
+        super().__init__()
+        side = square_side(pose_dim)
+        if in_dim != pose_dim:
+            raise ValueError(
+                f"matrix votes keep the pose dimension, got in_dim={in_dim} and pose_dim={pose_dim}; "
+                'transform="vector" takes any pair'
+            )
+        self.weight = nn.Parameter(_glorot_normal(in_capsules, out_capsules, side, side))
+
+    def forward(self, u: Tensor) -> Tensor:
+        """(..., I, K) to (..., I, J, K)."""
+        return matrix_votes(u, self.weight)
+
+    def extra_repr(self) -> str:
+        """Shape of the weight, for print(model)."""
+        return f"weight={tuple(self.weight.shape)}"
+
+
+class VectorVotes(nn.Module):
+    """Votes by a full K_in × K matrix for each pair of child and parent, as in the first CapsNet.
+
+    Args:
+        in_capsules: I.
+        out_capsules: J.
+        in_dim: K_in of a child.
+        pose_dim: K of a parent.
+    """
+
+    def __init__(self, in_capsules: int, out_capsules: int, in_dim: int, pose_dim: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(_glorot_normal(in_capsules, out_capsules, in_dim, pose_dim))
+
+    def forward(self, u: Tensor) -> Tensor:
+        """(..., I, K_in) to (..., I, J, K)."""
+        return vector_votes(u, self.weight)
+
+    def extra_repr(self) -> str:
+        """Shape of the weight, for print(model)."""
+        return f"weight={tuple(self.weight.shape)}"
+
+
+TRANSFORMS: dict[str, Callable[[int, int, int, int], nn.Module]] = {"matrix": MatrixVotes, "vector": VectorVotes}
+VOTE_NORMS = ("pose", "vote", None)
+
+
+def create_transform(
+    transform: str, in_capsules: int, out_capsules: int, in_dim: int, pose_dim: int
+) -> nn.Module:
+    """The transform of a name, ``"matrix"`` or ``"vector"``."""
+    require_choice("transform", transform, TRANSFORMS)
+    require_positive(in_capsules=in_capsules, out_capsules=out_capsules, in_dim=in_dim, pose_dim=pose_dim)
+    return TRANSFORMS[transform](in_capsules, out_capsules, in_dim, pose_dim)
+
+
+def create_vote_norm(vote_norm: str | None, in_capsules: int, out_capsules: int, pose_dim: int) -> nn.Module:
+    """Batch norm of votes (E3): one statistic a pose dimension, one a vote, or none at all."""
+    require_choice("vote_norm", vote_norm, VOTE_NORMS)
+    if vote_norm is None:
+        return nn.Identity()
+    return CapsuleNorm((pose_dim,) if vote_norm == "pose" else (in_capsules, out_capsules, pose_dim))
+
+
+def _glorot_normal(in_capsules: int, out_capsules: int, fan_in: int, fan_out: int) -> Tensor:
+    """Each pair's own matrix by Glorot and Bengio's rule: variance 2 / (fan_in + fan_out)."""
+    return torch.randn(in_capsules, out_capsules, fan_in, fan_out) * (2 / (fan_in + fan_out)) ** 0.5
