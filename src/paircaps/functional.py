@@ -24,6 +24,7 @@ from paircaps._checks import (
     shape_of,
     square_side,
 )
+from paircaps._labels import one_hot, require_indices
 from paircaps._precision import in_full_precision
 
 EPS = 1e-12
@@ -317,9 +318,8 @@ def _present(target: Tensor, activation: Tensor) -> Tensor:
             f"target must hold class indices of shape {tuple(activation.shape[:-1])} or one value a class of shape "
             f"{shape_of(activation)}, got {shape_of(target)}"
         )
-    if target.is_floating_point() or target.is_complex() or target.dtype == torch.bool:
-        raise TypeError(f"class indices must be integers, got {target.dtype}")
-    return torch.zeros_like(activation).scatter(-1, target.long().unsqueeze(-1), 1.0)
+    require_indices("target", target)
+    return one_hot(target, activation.shape[-1], activation.dtype)
 
 
 @in_full_precision

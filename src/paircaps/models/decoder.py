@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from paircaps._checks import require_positive, shape_of
+from paircaps._labels import explained, one_hot, require_indices
 from paircaps.functional import Capsules
 from paircaps.models.base import height_and_width
 from paircaps.norm import EPS, MOMENTUM
@@ -109,15 +109,27 @@ class DenseDecoder(nn.Module):
         Returns:
             (B, C, H, W), or (B, D, C, H, W), in 0..1.
         """
-        pose = select_pose(capsules, label)  # (B, K) or (B, D, K)
         expected = (self.num_classes, self.pose_dim)
         if tuple(capsules.pose.shape[-2:]) != expected:
             raise ValueError(f"expected poses of (batch, {str(expected)[1:]}, got {shape_of(capsules.pose)}")
-        chosen = capsules.activation.argmax(dim=-1) if label is None else label
-        masked = pose.new_zeros(*pose.shape[:-1], *expected)  # (B, [D,] J, K)
-        index = chosen[..., None, None].expand(*chosen.shape, 1, self.pose_dim)
-        masked = masked.scatter(-2, index, pose.unsqueeze(-2))
-        return self.layers(masked.flatten(-2))
+        chosen = choose(capsules, label)
+        pose = capsules.pose if chosen.dim() == 1 else capsules.pose.unsqueeze(1)  # (B, [1,] J, K)
+        mask = one_hot(chosen, self.num_classes, pose.dtype).unsqueeze(-1)  # (B, [D,] J, 1)
+        return self.layers((mask * pose).flatten(-2))
+
+
+def choose(capsules: Capsules, label: Tensor | None) -> Tensor:
+    """Which capsules to draw, (B,) or (B, D): the labelled ones, or without a label the most active one."""
+    pose, activation = capsules.pose, capsules.activation
+    if label is None:
+        return activation.argmax(dim=-1)
+    require_indices("label", label)
+    if label.dim() not in (1, 2) or label.shape[0] != pose.shape[0]:
+        raise ValueError(
+            f"label must have shape ({pose.shape[0]},) or ({pose.shape[0]}, drawings) for poses of "
+            f"{shape_of(pose)}, got {shape_of(label)}"
+        )
+    return label.long()
 
 
 def select_pose(capsules: Capsules, label: Tensor | None = None) -> Tensor:
@@ -130,18 +142,10 @@ def select_pose(capsules: Capsules, label: Tensor | None = None) -> Tensor:
     Returns:
         (B, K), or (B, D, K).
     """
-    pose, activation = capsules.pose, capsules.activation
-    if label is None:
-        label = activation.argmax(dim=-1)
-    if label.is_floating_point() or label.dtype == torch.bool:
-        raise TypeError(f"label must hold class indices, got {label.dtype}")
-    if label.dim() not in (1, 2) or label.shape[0] != pose.shape[0]:
-        raise ValueError(
-            f"label must have shape ({pose.shape[0]},) or ({pose.shape[0]}, drawings) for poses of "
-            f"{shape_of(pose)}, got {shape_of(label)}"
-        )
-    index = label.reshape(label.shape[0], -1, 1).expand(-1, -1, pose.shape[-1])
-    return pose.gather(-2, index).reshape(*label.shape, pose.shape[-1])
+    chosen, pose = choose(capsules, label), capsules.pose
+    index = chosen.reshape(chosen.shape[0], -1, 1).expand(-1, -1, pose.shape[-1])
+    with explained(chosen, pose.shape[-2]):
+        return pose.gather(-2, index).reshape(*chosen.shape, pose.shape[-1])
 
 
 def _halved(size: tuple[int, int]) -> tuple[int, int]:

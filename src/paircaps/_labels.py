@@ -1,0 +1,39 @@
+"""Class indices: refused in words where they are wrong, and turned into one value a class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+
+def require_indices(name: str, label: Tensor) -> None:
+    """Refuse anything but whole numbers."""
+    if label.is_floating_point() or label.is_complex() or label.dtype == torch.bool:
+        raise TypeError(f"{name} must hold class indices as integers, got {label.dtype}")
+
+
+def one_hot(label: Tensor, classes: int, dtype: torch.dtype) -> Tensor:
+    """(...) of class indices to (..., classes) of 0 and 1."""
+    zeros = torch.zeros(*label.shape, classes, dtype=dtype, device=label.device)
+    with explained(label, classes):
+        return zeros.scatter(-1, label.long().unsqueeze(-1), 1.0)
+
+
+@contextmanager
+def explained(label: Tensor, classes: int) -> Iterator[None]:
+    """Say it in words when indexing by ``label`` fails.
+
+    Looking at the values first would cost a GPU a synchronisation, and vmap and export could not trace it; so they
+    are looked at only once the indexing has failed.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        low, high = int(label.min()), int(label.max())
+        if 0 <= low and high < classes:
+            raise
+        wrong = low if low < 0 else high
+        raise ValueError(f"class indices must lie in 0..{classes - 1}, got {wrong}") from error

@@ -1,0 +1,212 @@
+"""What a new routing must pass.
+
+Each check takes a routing, called as ``routing(votes, activation)`` on votes of (..., I, J, K), and raises an
+AssertionError that says what differs. None of them needs a test framework.
+
+>>> from paircaps import FMAgreement
+>>> check_routing(FMAgreement(out_capsules=3), out_capsules=3)
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from paircaps.functional import Capsules
+
+Routing = Callable[[Tensor, Tensor | None], Capsules]
+Oracle = Callable[[Tensor, Tensor], Capsules]
+
+CHILDREN = 5
+POSE_DIM = 4
+
+
+def check_routing(routing: Routing, out_capsules: int, *, seed: int = 0) -> None:
+    """Run every check of this module that needs no oracle, on small inputs.
+
+    Args:
+        routing: the routing, in float32 if it is a module; it is copied where a check needs another precision.
+        out_capsules: the number of parents that it was built for.
+        seed: of the random votes.
+    """
+    assert_capsules(routing, out_capsules, seed=seed)
+    assert_permutation_invariant(routing, out_capsules, seed=seed)
+    assert_free_leading_dims(routing, out_capsules, seed=seed)
+    assert_gradients(routing, out_capsules, seed=seed)
+    assert_finite(routing, out_capsules, seed=seed)
+
+
+def random_votes(
+    *leading: int,
+    out_capsules: int,
+    children: int = CHILDREN,
+    pose_dim: int = POSE_DIM,
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Normal votes of (*leading, I, J, K) and activations in 0.1..0.9 of (*leading, I), the same for the same seed."""
+    generator = torch.Generator().manual_seed(seed)
+    votes = torch.randn(*leading, children, out_capsules, pose_dim, generator=generator, dtype=torch.float64)
+    activation = 0.1 + 0.8 * torch.rand(*leading, children, generator=generator, dtype=torch.float64)
+    return votes.to(dtype), activation.to(dtype)
+
+
+def in_dtype(routing: Routing, dtype: torch.dtype) -> Routing:
+    """A copy of the routing with its parameters in another precision; a plain function is returned as it is."""
+    return copy.deepcopy(routing).to(dtype) if isinstance(routing, nn.Module) else routing
+
+
+def assert_capsules(routing: Routing, out_capsules: int, *, seed: int = 0) -> None:
+    """The result is Capsules, its parts have the right shapes, and the dtype is that of the votes."""
+    for dtype in (torch.float64, torch.float32, torch.bfloat16):
+        votes, activation = random_votes(2, out_capsules=out_capsules, dtype=dtype, seed=seed)
+        capsules = in_dtype(routing, dtype)(votes, activation)
+        if not isinstance(capsules, Capsules):
+            raise AssertionError(f"a routing returns Capsules, got {type(capsules).__name__}")
+        poses = (2, out_capsules, POSE_DIM)
+        expected = {"s": poses, "pose": poses, "activation": poses[:-1]}
+        for name, shape in expected.items():
+            part = getattr(capsules, name)
+            if tuple(part.shape) != shape:
+                raise AssertionError(f"{name} of votes {tuple(votes.shape)} is {tuple(part.shape)}, not {shape}")
+            if part.dtype != dtype:
+                raise AssertionError(f"{name} of {dtype} votes is {part.dtype}")
+
+
+def assert_matches_oracle(
+    routing: Routing,
+    oracle: Oracle,
+    out_capsules: int,
+    *,
+    children: int = CHILDREN,
+    pose_dim: int = POSE_DIM,
+    seed: int = 0,
+    tolerance: float = 1e-10,
+) -> None:
+    """In float64 the routing equals a plain statement of itself.
+
+    Args:
+        routing: the routing.
+        oracle: takes votes (I, J, K) and activations (I,) of one image and returns its Capsules; a loop written
+            straight from the paper is best.
+        out_capsules: J.
+        children: I.
+        pose_dim: K.
+        seed: of the random votes.
+        tolerance: absolute and relative.
+    """
+    votes, activation = random_votes(
+        3, out_capsules=out_capsules, children=children, pose_dim=pose_dim, seed=seed
+    )
+    actual = in_dtype(routing, torch.float64)(votes, activation)
+    for index in range(3):
+        expected = oracle(votes[index], activation[index])
+        _assert_equal(_at(actual, index), expected, "the routing differs from its oracle", tolerance)
+
+
+def assert_permutation_invariant(
+    routing: Routing, out_capsules: int, *, seed: int = 0, tolerance: float = 1e-10
+) -> None:
+    """Children are a set: in another order, with their activations, they make the same parents."""
+    routing = in_dtype(routing, torch.float64)
+    votes, activation = random_votes(2, out_capsules=out_capsules, seed=seed)
+    order = torch.randperm(CHILDREN, generator=torch.Generator().manual_seed(seed + 1))
+    if (order == torch.arange(CHILDREN)).all():
+        order = order.flip(0)
+    expected = routing(votes, activation)
+    actual = routing(votes[:, order], activation[:, order])
+    _assert_equal(actual, expected, f"children in the order {order.tolist()} make other parents", tolerance)
+
+
+def assert_free_leading_dims(
+    routing: Routing, out_capsules: int, *, seed: int = 0, tolerance: float = 1e-10
+) -> None:
+    """Images are independent, whatever axes they are laid out in: none, one, or several."""
+    routing = in_dtype(routing, torch.float64)
+    votes, activation = random_votes(2, 3, out_capsules=out_capsules, seed=seed)
+    together = routing(votes, activation)
+    for index in itertools.product(range(2), range(3)):
+        alone = routing(votes[index], activation[index])
+        _assert_equal(_at(together, index), alone, f"image {index} of a batch differs from itself alone", tolerance)
+
+
+def assert_gradients(routing: Routing, out_capsules: int, *, seed: int = 0) -> None:
+    """In float64 the gradients for votes, activations and parameters are those of finite differences."""
+    routing = in_dtype(routing, torch.float64)
+    votes, activation = random_votes(2, out_capsules=out_capsules, seed=seed)
+    parameters = list(routing.parameters()) if isinstance(routing, nn.Module) else []
+
+    def outputs(votes: Tensor, activation: Tensor, *_: Tensor) -> tuple[Tensor, ...]:
+        return tuple(routing(votes, activation))
+
+    inputs = (votes.requires_grad_(), activation.requires_grad_(), *parameters)
+    try:
+        torch.autograd.gradcheck(outputs, inputs, raise_exception=True)
+    except torch.autograd.gradcheck.GradcheckError as error:  # pyright: ignore[reportFunctionMemberAccess]
+        raise AssertionError(f"gradients differ from finite differences: {error}") from error
+
+
+def hard_votes(out_capsules: int, *, seed: int = 0) -> Mapping[str, Tensor]:
+    """Votes that have broken capsule code before, by name, in float32."""
+    votes, _ = random_votes(2, out_capsules=out_capsules, dtype=torch.float32, seed=seed)
+    silent = votes.clone()
+    silent[:, 0] = 0
+    return {
+        "all zero": torch.zeros_like(votes),
+        "all equal": torch.ones_like(votes),
+        "one child": votes[:, :1],
+        "one child silent": silent,
+        "one pose dimension": votes[..., :1],
+        "of scale 1e-20": votes * 1e-20,
+        "of scale 1e15": votes * 1e15,
+        "of scales 1e-20 and 1e15": torch.cat([votes * 1e-20, votes * 1e15], dim=-3),
+    }
+
+
+def assert_finite(routing: Routing, out_capsules: int, *, seed: int = 0) -> None:
+    """Values and gradients are finite on hard votes, in float32 and bfloat16, for all, some and no active children."""
+    for dtype in (torch.float32, torch.bfloat16):
+        in_this = in_dtype(routing, dtype)
+        for name, votes in hard_votes(out_capsules, seed=seed).items():
+            for how, activation in _hard_activations(votes):
+                where = f"votes {name}, children {how}, {dtype}"
+                _assert_finite_at(in_this, votes.to(dtype), activation.to(dtype), where, seed)
+
+
+def _hard_activations(votes: Tensor) -> Iterator[tuple[str, Tensor]]:
+    ones = torch.ones(votes.shape[:-2])
+    yield "all active", ones
+    yield "half active", ones / 2
+    yield "all inactive", 0 * ones
+
+
+def _assert_finite_at(routing: Routing, votes: Tensor, activation: Tensor, where: str, seed: int) -> None:
+    votes, activation = votes.requires_grad_(), activation.requires_grad_()
+    capsules = routing(votes, activation)
+    for part, value in zip(Capsules._fields, capsules, strict=True):
+        if not value.isfinite().all():
+            raise AssertionError(f"{part} is not finite for {where}")
+    parameters = list(routing.parameters()) if isinstance(routing, nn.Module) else []
+    generator = torch.Generator().manual_seed(seed)
+    for part, value in zip(Capsules._fields, capsules, strict=True):
+        direction = torch.randn(value.shape, generator=generator).to(value.dtype)
+        gradients = torch.autograd.grad(
+            value, [votes, activation, *parameters], direction, retain_graph=True, allow_unused=True
+        )
+        if any(gradient is not None and not gradient.isfinite().all() for gradient in gradients):
+            raise AssertionError(f"the gradient of {part} is not finite for {where}")
+
+
+def _at(capsules: Capsules, index: int | tuple[int, ...]) -> Capsules:
+    return Capsules(*(part[index] for part in capsules))
+
+
+def _assert_equal(actual: Capsules, expected: Capsules, message: str, tolerance: float) -> None:
+    for name, one, other in zip(Capsules._fields, actual, expected, strict=True):
+        torch.testing.assert_close(
+            one, other, rtol=tolerance, atol=tolerance, msg=lambda text, name=name: f"{message}, in {name}: {text}"
+        )

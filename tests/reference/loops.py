@@ -1,0 +1,118 @@
+"""The paper's algorithms as loops over numbers, for one image. Nothing here comes from the library.
+
+Votes are nested lists [i][j][k] of Python floats, which are 64 bits wide; activations are lists [i].
+Each function returns (s, pose, activation) as nested lists [j][k], [j][k], [j].
+"""
+
+import math
+
+
+def squash(x):
+    square = sum(value * value for value in x)
+    if square == 0:
+        return [0.0 for _ in x]
+    length = math.sqrt(square)
+    return [square / (1 + square) * value / length for value in x]  # E9
+
+
+def softmax(logits):
+    peak = max(logits)
+    weights = [math.exp(value - peak) for value in logits]
+    return [weight / sum(weights) for weight in weights]
+
+
+def pairwise_agreement(votes):
+    """E13, the double sum itself: every pair of children, once."""
+    I, J, K = len(votes), len(votes[0]), len(votes[0][0])
+    s = [[0.0] * K for _ in range(J)]
+    for j in range(J):
+        for f in range(K):
+            for i1 in range(I):
+                for i2 in range(i1 + 1, I):
+                    s[j][f] += votes[i1][j][f] * votes[i2][j][f] / I  # E5, left side
+    return s
+
+
+def fm_agreement(votes):
+    """Algorithm 1."""
+    unit = [
+        [[value / math.sqrt(sum(v * v for v in vote)) for value in vote] for vote in child] for child in votes
+    ]  # line 1
+    s = pairwise_agreement(unit)  # line 2
+    pose = [[value / math.sqrt(sum(v * v for v in parent)) for value in parent] for parent in s]  # line 3
+    activation = [sum(parent) for parent in s]  # line 4
+    return s, pose, activation
+
+
+def fm_activation_gradient(unit_votes):
+    """E12: ∂a_j / ∂û_{j|i} for votes of length one."""
+    I, J, K = len(unit_votes), len(unit_votes[0]), len(unit_votes[0][0])
+    gradient = [[[0.0] * K for _ in range(J)] for _ in range(I)]
+    for i in range(I):
+        for j in range(J):
+            for f in range(K):
+                total = sum(unit_votes[n][j][f] for n in range(I))
+                gradient[i][j][f] = (total - unit_votes[i][j][f]) / I
+    return gradient
+
+
+def dynamic_routing(votes, iterations):
+    """Procedure 1 of Sabour, Frosst and Hinton, with the unused last update left in."""
+    I, J, K = len(votes), len(votes[0]), len(votes[0][0])
+    b = [[0.0] * J for _ in range(I)]
+    v = []
+    for _ in range(iterations):
+        c = [softmax(b[i]) for i in range(I)]  # over parents
+        s = [[sum(c[i][j] * votes[i][j][f] for i in range(I)) for f in range(K)] for j in range(J)]
+        v = [squash(s[j]) for j in range(J)]
+        for i in range(I):
+            for j in range(J):
+                b[i][j] += sum(votes[i][j][f] * v[j][f] for f in range(K))
+    return v, v, [math.sqrt(sum(value * value for value in parent)) for parent in v]
+
+
+def em_routing(votes, child_activation, beta_u, beta_a, iterations, eps=1e-9):
+    """EM routing as the paper's comparison runs define it."""
+    I, J, K = len(votes), len(votes[0]), len(votes[0][0])
+    R = [[1 / J] * J for _ in range(I)]
+    mu, a = [[0.0] * K for _ in range(J)], [0.0] * J
+    for t in range(1, iterations + 1):
+        log_p = [[0.0] * J for _ in range(I)]
+        for j in range(J):
+            assigned = [R[i][j] * child_activation[i] for i in range(I)]
+            S = sum(assigned)
+            cost = 0.0
+            for h in range(K):
+                mean = sum(assigned[i] * votes[i][j][h] for i in range(I)) / (S + eps)
+                variance = sum(assigned[i] * (votes[i][j][h] - mean) ** 2 for i in range(I)) / (S + eps) + eps
+                cost += (beta_u[j] + 0.5 * math.log(variance)) * S * (100 * J / I)
+                mu[j][h] = mean
+                for i in range(I):
+                    log_p[i][j] -= (votes[i][j][h] - mean) ** 2 / (2 * variance)
+                    log_p[i][j] -= 0.5 * math.log(2 * math.pi * variance)
+            temperature = 0.01 * (1 - 0.95**t)
+            a[j] = 1 / (1 + math.exp(-temperature * (beta_a[j] - cost)))
+        if t < iterations:
+            for i in range(I):
+                R[i] = softmax([math.log(a[j] + eps) + log_p[i][j] for j in range(J)])
+    return mu, mu, a
+
+
+def margin_loss(activation, present):
+    """E10, the value of each class."""
+    return [
+        T * max(0, 0.9 - a) ** 2 + 0.5 * (1 - T) * max(0, a - 0.1) ** 2
+        for a, T in zip(activation, present, strict=True)
+    ]
+
+
+def matrix_vote(u, weight):
+    """Algorithm 2, lines 1 to 3, for one child and one parent; weight is a list of rows."""
+    side = math.isqrt(len(u))
+    rows = [u[side * r : side * (r + 1)] for r in range(side)]
+    return [sum(rows[r][q] * weight[q][c] for q in range(side)) for r in range(side) for c in range(side)]
+
+
+def vector_vote(u, weight):
+    """E1 for one child and one parent; weight is a list over input dimensions."""
+    return [sum(u[q] * weight[q][f] for q in range(len(u))) for f in range(len(weight[0]))]
