@@ -49,12 +49,11 @@ def test_fm_pose_is_the_direction_of_s_at_any_length():
 
 def test_fm_normalises_votes_so_that_only_their_direction_counts():
     votes, lengths = double(7, 3, 4), torch.rand(7, 3, 1, dtype=torch.float64) + 0.5
-    for one, other in zip(
-        functional.fm_agreement(votes), functional.fm_agreement(votes * lengths), strict=True
-    ):
+    for one, other in zip(functional.fm_agreement(votes), functional.fm_agreement(votes * lengths), strict=True):
         torch.testing.assert_close(one, other, **EXACT)
     assert not torch.allclose(
-        functional.fm_agreement(votes, normalize=False).s, functional.fm_agreement(votes * lengths, normalize=False).s
+        functional.fm_agreement(votes, normalize=False).s,
+        functional.fm_agreement(votes * lengths, normalize=False).s,
     )
 
 

@@ -76,6 +76,6 @@ def test_e5_in_bfloat16_survives_cancellation():
 
 
 def test_named_tuple_survives_the_cast():
-    votes, activation = random_votes(4, dtype=torch.bfloat16, **SHAPE)
+    votes, _ = random_votes(4, dtype=torch.bfloat16, **SHAPE)
     assert isinstance(functional.fm_agreement(votes), Capsules)
     assert isinstance(functional.dynamic_routing(votes=votes), Capsules)

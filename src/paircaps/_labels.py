@@ -33,7 +33,7 @@ def explained(label: Tensor, classes: int) -> Iterator[None]:
         yield
     except RuntimeError as error:
         low, high = int(label.min()), int(label.max())
-        if 0 <= low and high < classes:
+        if low >= 0 and high < classes:
             raise
         wrong = low if low < 0 else high
         raise ValueError(f"class indices must lie in 0..{classes - 1}, got {wrong}") from error

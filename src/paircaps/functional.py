@@ -14,6 +14,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._pytree import _register_namedtuple
 
 from paircaps._checks import (
     require_child_activation,
@@ -43,6 +44,10 @@ class Capsules(NamedTuple):
     s: Tensor
     pose: Tensor
     activation: Tensor
+
+
+# torch.export.save writes the name of a model's result into the file, and torch has no public call for named tuples
+_register_namedtuple(Capsules, serialized_type_name="paircaps.Capsules")
 
 
 # --- vectors -----------------------------------------------------------------------------------------------------
@@ -151,9 +156,7 @@ FM_ACTIVATIONS = ("sum", "squash")
 
 
 @in_full_precision
-def fm_agreement(
-    votes: Tensor, *, normalize: bool = True, halve: bool = True, activation: str = "sum"
-) -> Capsules:
+def fm_agreement(votes: Tensor, *, normalize: bool = True, halve: bool = True, activation: str = "sum") -> Capsules:
     """FM agreement: parents from the pairwise products of their children's votes, in one pass (Algorithm 1).
 
     Args:

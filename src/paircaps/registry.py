@@ -40,7 +40,9 @@ class Registry(Generic[T]):
         raise ValueError(f"unknown {self.kind} {name!r}{hint} Known: {', '.join(self.names())}")
 
 
-def call_with_options(what: str, factory: Callable[..., T], arguments: dict[str, object], options: dict[str, object]) -> T:
+def call_with_options(
+    what: str, factory: Callable[..., T], arguments: dict[str, object], options: dict[str, object]
+) -> T:
     """Build ``factory(**arguments, **options)``; an option it does not take raises and lists those it does."""
     parameters = inspect.signature(factory).parameters
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):

@@ -66,13 +66,14 @@ class VectorVotes(nn.Module):
         return f"weight={tuple(self.weight.shape)}"
 
 
-TRANSFORMS: dict[str, Callable[[int, int, int, int], nn.Module]] = {"matrix": MatrixVotes, "vector": VectorVotes}
+TRANSFORMS: dict[str, Callable[[int, int, int, int], nn.Module]] = {
+    "matrix": MatrixVotes,
+    "vector": VectorVotes,
+}
 VOTE_NORMS = ("pose", "vote", None)
 
 
-def create_transform(
-    transform: str, in_capsules: int, out_capsules: int, in_dim: int, pose_dim: int
-) -> nn.Module:
+def create_transform(transform: str, in_capsules: int, out_capsules: int, in_dim: int, pose_dim: int) -> nn.Module:
     """The transform of a name, ``"matrix"`` or ``"vector"``."""
     require_choice("transform", transform, TRANSFORMS)
     require_positive(in_capsules=in_capsules, out_capsules=out_capsules, in_dim=in_dim, pose_dim=pose_dim)

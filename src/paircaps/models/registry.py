@@ -38,7 +38,8 @@ def create_model(
         image_size: its side, or (height, width).
         routing: a registered name, or a factory. A pooling baseline has none; it is sized to match the capsule
             network that has this one.
-        overrides: any other argument of the model, such as ``blocks=(4, 4, 4)`` or ``routing_options={"iterations": 1}``.
+        overrides: any other argument of the model, such as ``blocks=(4, 4, 4)`` or
+            ``routing_options={"iterations": 1}``.
     """
     arguments = {
         "num_classes": num_classes,

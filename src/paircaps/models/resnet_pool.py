@@ -49,9 +49,7 @@ class ResNetPool(ImageModel):
         require_positive(head_width=head_width)
         self.pose_dim = head_width
         self.backbone = ResNetBackbone(in_channels, blocks, widths)
-        self.head = nn.Sequential(
-            conv(self.backbone.out_channels, head_width, KERNEL, stride=2), NormReLU(head_width)
-        )
+        self.head = nn.Sequential(conv(self.backbone.out_channels, head_width, KERNEL, stride=2), NormReLU(head_width))
         self.classify = nn.Linear(head_width, num_classes)
 
     def capsules(self, images: Tensor) -> Capsules:

@@ -24,9 +24,7 @@ class EMRouting(Routing):
         beta_a: start of every β_a.
     """
 
-    def __init__(
-        self, out_capsules: int, *, iterations: int = 3, beta_u: float = 1.5, beta_a: float = 0.0
-    ) -> None:
+    def __init__(self, out_capsules: int, *, iterations: int = 3, beta_u: float = 1.5, beta_a: float = 0.0) -> None:
         super().__init__(out_capsules)
         require_positive(iterations=iterations)
         self.iterations = iterations

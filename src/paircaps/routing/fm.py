@@ -34,7 +34,4 @@ class FMAgreement(Routing):
 
     def extra_repr(self) -> str:
         """Options, for print(model)."""
-        return (
-            f"{super().extra_repr()}, normalize={self.normalize}, halve={self.halve}, "
-            f"activation={self.activation!r}"
-        )
+        return f"{super().extra_repr()}, normalize={self.normalize}, halve={self.halve}, activation={self.activation!r}"

@@ -1,0 +1,262 @@
+"""Every registered model: its size, its result, and that PyTorch's own tools work on it."""
+
+import copy
+import io
+from functools import partial
+
+import pytest
+import torch
+
+import paircaps
+from paircaps import DynamicRouting, ResNetCapsules, ResNetPool, count_parameters, create_model, list_models
+from paircaps.models import register_model
+
+NORB = {"num_classes": 5, "image_size": 32, "vote_norm": "vote", "primary_norm": "capsule"}
+CAPSULE_MODELS = [name for name in list_models() if "pool" not in name]
+POOLING_MODELS = [name for name in list_models() if "pool" in name]
+
+
+def images(count=3, channels=1, size=28):
+    return torch.randn(count, channels, size, size)
+
+
+def with_statistics(model):
+    buffers = (buffer for name, buffer in model.named_buffers() if "num_batches" not in name)
+    return count_parameters(model) + sum(buffer.numel() for buffer in buffers)
+
+
+def test_the_names_of_the_paper_are_registered():
+    assert set(list_models()) == {
+        "capsnet",
+        "capsnet-light",
+        "resnet-caps",
+        "resnet-caps-medium",
+        "resnet-caps-small",
+        "resnet-pool",
+        "resnet-pool-medium",
+        "resnet-pool-small",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "trainable"),
+    [
+        ("resnet-caps", {"in_channels": 3, "image_size": 32}, 903_760),
+        ("resnet-caps", {}, 903_472),
+        ("resnet-caps-small", {"image_size": 40}, 195_376),
+        ("resnet-caps-small", {"image_size": 40, "routing": "dynamic"}, 195_376),
+        ("resnet-caps-small", {"image_size": 40, "routing": "em"}, 195_396),
+        ("resnet-caps-small", NORB, 196_720),
+        ("resnet-caps-small", {**NORB, "routing": "em"}, 196_730),
+        ("resnet-caps-medium", {"image_size": 36}, 292_592),
+        ("capsnet-light", {}, 705_728),
+        ("capsnet-light", {"in_channels": 3, "image_size": 32}, 1_002_816),
+    ],
+)
+def test_trainable_parameters_are_the_papers(name, arguments, trainable):
+    assert count_parameters(create_model(name, **arguments)) == trainable
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "total"),
+    [
+        ("resnet-caps", {"in_channels": 3, "image_size": 32}, 907_504),
+        ("resnet-caps", {}, 907_216),
+        ("resnet-caps-small", {"image_size": 40}, 195_920),
+    ],
+)
+def test_parameters_with_statistics_are_the_papers(name, arguments, total):
+    assert with_statistics(create_model(name, **arguments)) == total
+
+
+def test_the_full_capsnet_has_the_original_widths():
+    model = create_model("capsnet")
+    assert isinstance(model, paircaps.CapsNet)
+    assert model.conv.out_channels == 256
+    assert (model.primary.groups, model.primary.pose_dim, model.primary.out_capsules) == (32, 8, 1152)
+    assert count_parameters(model) == 6_804_224  # 8.2 million with the decoder, as Sabour et al. say
+
+
+@pytest.mark.parametrize("ending", ["", "-medium", "-small"])
+@pytest.mark.parametrize("arguments", [{}, {"in_channels": 3, "image_size": 32}, NORB, {"routing": "em"}], ids=str)
+def test_the_pooling_baseline_is_as_large_as_its_twin(ending, arguments):
+    capsules, pooling = (create_model(f"resnet-{kind}{ending}", **arguments) for kind in ("caps", "pool"))
+    assert count_parameters(pooling) == pytest.approx(count_parameters(capsules), rel=0.005)
+
+
+def test_sizing_the_baseline_draws_no_random_number():
+    # the twin is built only to be counted; a seed must give the same baseline as building it directly
+    torch.manual_seed(3)
+    sized = create_model("resnet-pool-small")
+    torch.manual_seed(3)
+    direct = ResNetPool(blocks=(1, 1, 1), head_width=sized.pose_dim)
+    for one, other in zip(sized.parameters(), direct.parameters(), strict=True):
+        assert (one == other).all()
+
+
+@pytest.mark.parametrize("name", list_models())
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 33, 25)], ids=str)
+def test_a_model_returns_capsules_for_any_size_and_channels(name, shape):
+    channels, *size = shape
+    model = create_model(name, num_classes=4, in_channels=channels, image_size=tuple(size))
+    capsules = model(torch.randn(2, *shape))
+    assert isinstance(capsules, paircaps.Capsules)
+    assert capsules.activation.shape == (2, 4)
+    assert capsules.pose.shape == capsules.s.shape == (2, 4, model.pose_dim)
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_every_parameter_gets_a_gradient(name):
+    model = create_model(name)
+    capsules = model(images())
+    (capsules.activation.square().sum() + (capsules.pose * torch.randn_like(capsules.pose)).sum()).backward()
+    for parameter_name, parameter in model.named_parameters():
+        assert parameter.grad is not None, parameter_name
+        assert parameter.grad.isfinite().all(), parameter_name
+        assert parameter.grad.any(), parameter_name
+
+
+@pytest.mark.parametrize("routing", paircaps.list_routings())
+@pytest.mark.parametrize("name", CAPSULE_MODELS)
+def test_the_routing_is_injected_in_every_layer(name, routing):
+    model = create_model(name, routing=routing, hidden_capsules=(6,))
+    wanted = type(paircaps.create_routing(routing, 1))
+    assert [type(layer.routing) for layer in model.layers] == [wanted, wanted]
+    assert model.layers[0].routing is not model.layers[1].routing
+    assert model(images()).activation.shape == (3, 10)
+
+
+def test_routing_options_and_factories_reach_the_layers():
+    by_name = create_model("capsnet-light", routing="dynamic", routing_options={"iterations": 1})
+    by_factory = create_model("capsnet-light", routing=partial(DynamicRouting, iterations=1))
+    assert by_name.layers[0].routing.iterations == by_factory.layers[0].routing.iterations == 1
+
+
+def test_the_baseline_has_its_features_as_pose_and_logits_as_activation():
+    model = create_model("resnet-pool-small").eval()
+    capsules = model(images())
+    torch.testing.assert_close(capsules.pose[:, 0], capsules.pose[:, 9])
+    torch.testing.assert_close(model.classify(capsules.pose[:, 0]), capsules.activation)
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_copies_and_state_dicts_give_the_same_result(name):
+    model = create_model(name)
+    model(images())  # so that the running statistics are not those of a fresh model
+    model.eval()
+    other = create_model(name).eval()
+    batch = images()
+    assert not torch.allclose(other(batch).activation, model(batch).activation)
+    other.load_state_dict(model.state_dict())
+    for twin in (other, copy.deepcopy(model)):
+        for one, two in zip(twin(batch), model(batch), strict=True):
+            torch.testing.assert_close(one, two, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_vmap_over_a_batch_is_the_batch(name):
+    model = create_model(name).eval()
+    batch = images()
+    for one, other in zip(torch.func.vmap(model)(batch.unsqueeze(1)), model(batch), strict=True):
+        torch.testing.assert_close(one.squeeze(1), other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("routing", paircaps.list_routings())
+@pytest.mark.parametrize("name", list_models())
+def test_export_with_a_dynamic_batch(name, routing):
+    if name in POOLING_MODELS and routing != "fm":
+        pytest.skip("a pooling baseline has no routing")
+    model = create_model(name, routing=routing).eval()
+    batch = torch.export.Dim("batch", min=1, max=4096)
+    program = torch.export.export(model, (images(),), dynamic_shapes=({0: batch},))
+    for count in (1, 7):
+        other = images(count)
+        for one, two in zip(program.module()(other), model(other), strict=True):
+            torch.testing.assert_close(one, two)
+
+
+@pytest.mark.parametrize("name", ["resnet-caps-small", "resnet-pool-small"])
+def test_an_exported_model_can_be_saved_and_loaded(name):
+    # torch.export.save refuses a named tuple that it has not been told of
+    model = create_model(name).eval()
+    file = io.BytesIO()
+    torch.export.save(torch.export.export(model, (images(),)), file)
+    file.seek(0)
+    batch = images()
+    loaded = torch.export.load(file).module()(batch)
+    assert isinstance(loaded, paircaps.Capsules)
+    torch.testing.assert_close(loaded.activation, model(batch).activation)
+
+
+@pytest.mark.parametrize("name", list_models())
+@pytest.mark.usefixtures("fresh_compiler")
+def test_a_compiled_model_is_the_model(name):
+    model = create_model(name).eval()
+    batch = images()
+    with torch.no_grad():
+        compiled = torch.compile(model, fullgraph=True)(batch)
+        for one, other in zip(compiled, model(batch), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("routing", paircaps.list_routings())
+@pytest.mark.usefixtures("fresh_compiler")
+def test_a_compiled_model_trains_like_the_model(routing):
+    model = create_model("resnet-caps-small", routing=routing, image_size=16)
+    twin = copy.deepcopy(model)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    batch = images(8, size=16)
+    for network in (compiled, twin):
+        network(batch).activation.square().sum().backward()
+    for one, other in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-3, atol=1e-4)
+    for one, other in zip(model.buffers(), twin.buffers(), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_bfloat16_and_autocast(name):
+    model, batch = create_model(name), images(8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        capsules = model(batch)
+    assert all(part.isfinite().all() for part in capsules)
+    if name in CAPSULE_MODELS:
+        assert {part.dtype for part in capsules} == {torch.float32}
+    capsules.activation.float().square().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None)
+    half = model.bfloat16()(batch.bfloat16())
+    assert {part.dtype for part in half} == {torch.bfloat16}
+    assert all(part.isfinite().all() for part in half)
+
+
+def test_a_meta_model_costs_nothing():
+    with torch.device("meta"):
+        model = create_model("capsnet", image_size=512)
+    assert all(parameter.is_meta for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: create_model("resnet-cap"), ValueError, "unknown model 'resnet-cap'; did you mean 'resnet-caps'"),
+        (lambda: create_model("resnet-caps-small", depth=3), TypeError, "no option 'depth'; it takes blocks, widths"),
+        (lambda: create_model("capsnet", image_size=16), ValueError, "16×16 is too small for CapsNet.*17×17"),
+        (lambda: create_model("capsnet", image_size=(28, 12)), ValueError, "28×12 is too small"),
+        (lambda: create_model("resnet-caps-small", image_size=7), ValueError, "7×7 is too small.*8×8"),
+        (lambda: create_model("resnet-pool-small", image_size=7), ValueError, "7×7 is too small.*8×8"),
+        (lambda: create_model("resnet-caps-small", num_classes=0), ValueError, "num_classes must be at least 1, got 0"),
+        (lambda: create_model("resnet-caps-small", pose_dim=10), ValueError, "square number, got 10"),
+        (lambda: create_model("resnet-caps-small", routing="none"), ValueError, "unknown routing 'none'"),
+        (lambda: create_model("resnet-pool-small", routing="none"), ValueError, "unknown routing 'none'"),
+        (lambda: create_model("resnet-caps-small", blocks=(1, 1)), ValueError, r"blocks must name three .*\(1, 1\)"),
+        (lambda: create_model("resnet-caps-small", blocks=(1, 0, 1)), ValueError, "blocks must be at least 1, got 0"),
+        (lambda: create_model("resnet-caps-small")(images(size=32)), ValueError, r"1, 28, 28\).*\(3, 1, 32, 32\)"),
+        (lambda: create_model("resnet-pool-small")(images(channels=3)), ValueError, r"1, 28, 28\).*\(3, 3, 28, 28\)"),
+        (lambda: create_model("capsnet-light")(torch.randn(1, 28, 28)), ValueError, r"\(1, 28, 28\)"),
+        (lambda: create_model("capsnet-light")(torch.ones(1, 1, 28, 28, dtype=torch.uint8)), TypeError, "uint8"),
+        (lambda: register_model("capsnet", ResNetCapsules), ValueError, "'capsnet' is already registered"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused_in_words_that_quote_it(call, error, words):
+    with pytest.raises(error, match=words):
+        call()

@@ -1,0 +1,176 @@
+"""Every registered routing passes the same suite, and equals its loop."""
+
+import copy
+
+import pytest
+import torch
+from reference import loops
+
+import paircaps
+from paircaps import Capsules, create_routing, list_routings, register_routing, testing
+from paircaps.routing import FMAgreement
+
+J = 3
+
+
+def capsules(nested):
+    return Capsules(*(torch.tensor(part, dtype=torch.float64) for part in nested))
+
+
+def em_loop(votes, activation, iterations=3):
+    betas = [1.5] * J, [0.0] * J
+    return capsules(loops.em_routing(votes.tolist(), activation.tolist(), *betas, iterations))
+
+
+LOOPS = {
+    "fm": lambda votes, activation: capsules(loops.fm_agreement(votes.tolist())),
+    "dynamic": lambda votes, activation: capsules(loops.dynamic_routing(votes.tolist(), 3)),
+    "em": em_loop,
+}
+
+OPTIONS = [
+    ("fm", {"normalize": False}),
+    ("fm", {"halve": False}),
+    ("fm", {"activation": "squash"}),
+    ("fm", {"activation": "squash", "normalize": False}),
+    *(("dynamic", {"iterations": n}) for n in (1, 2, 5)),
+    *(("em", {"iterations": n}) for n in (1, 2, 4, 5)),
+]
+
+
+def test_the_three_routings_of_the_paper_are_registered():
+    assert set(LOOPS) <= set(list_routings())
+
+
+@pytest.mark.parametrize("name", list_routings())
+def test_every_routing_passes_the_shipped_checks(name):
+    testing.check_routing(create_routing(name, J), J)
+
+
+@pytest.mark.parametrize(("name", "options"), OPTIONS, ids=str)
+def test_every_option_passes_them_too(name, options):
+    testing.check_routing(create_routing(name, J, **options), J)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("name", list_routings())
+def test_hard_inputs_are_finite_whatever_the_numbers(name, seed):
+    testing.assert_finite(create_routing(name, J), J, seed=seed)
+
+
+@pytest.mark.parametrize("name", list_routings())
+@pytest.mark.parametrize("children", [1, 2, 7])
+def test_every_routing_is_its_loop(name, children):
+    if name == "fm" and children == 1:
+        pytest.skip("one child has no pair: s is zero and Algorithm 1 divides by its length")
+    testing.assert_matches_oracle(create_routing(name, J), LOOPS[name], J, children=children)
+
+
+def test_a_single_child_has_no_pair_to_agree_with():
+    result = FMAgreement(J)(torch.randn(2, 1, J, 4))
+    assert all((part == 0).all() for part in result)
+
+
+@pytest.mark.parametrize("name", list_routings())
+def test_vmap_over_a_batch_is_the_batch(name):
+    routing = create_routing(name, J)
+    votes, activation = testing.random_votes(6, out_capsules=J, dtype=torch.float32)
+    for one, other in zip(torch.func.vmap(routing)(votes, activation), routing(votes, activation), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("name", list_routings())
+def test_gradients_of_single_images_by_vmap(name):
+    routing = create_routing(name, J)
+    votes, activation = testing.random_votes(6, out_capsules=J, dtype=torch.float32)
+
+    def loss(votes, activation):
+        return routing(votes, activation).activation.square().sum()
+
+    each = torch.func.vmap(torch.func.grad(loss))(votes, activation)
+    leaf = votes.clone().requires_grad_()
+    loss(leaf, activation).backward()
+    torch.testing.assert_close(each, leaf.grad)
+
+
+@pytest.mark.parametrize("name", list_routings())
+@pytest.mark.usefixtures("fresh_compiler")
+def test_compiled_routing_is_the_routing(name):
+    routing = create_routing(name, J)
+    compiled = torch.compile(routing, fullgraph=True)
+    votes, activation = testing.random_votes(2, out_capsules=J, dtype=torch.float32)
+    results = []
+    for function in (routing, compiled):
+        leaf = votes.clone().requires_grad_()
+        parts = function(leaf, activation)
+        sum(part.sum() for part in parts).backward()
+        results.append([*parts, leaf.grad])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", list_routings())
+def test_copies_and_state_dicts_route_alike(name):
+    routing = create_routing(name, J)
+    with torch.no_grad():
+        for parameter in routing.parameters():
+            parameter.normal_()
+    other = create_routing(name, J)
+    other.load_state_dict(routing.state_dict())
+    votes, activation = testing.random_votes(2, out_capsules=J, dtype=torch.float32)
+    for twin in (other, copy.deepcopy(routing)):
+        for one, two in zip(twin(votes, activation), routing(votes, activation), strict=True):
+            torch.testing.assert_close(one, two, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", list_routings())
+def test_votes_for_another_number_of_parents_are_refused(name):
+    with pytest.raises(ValueError, match=r"3 parents, got votes for 4: shape \(2, 5, 4, 8\)"):
+        create_routing(name, J)(torch.randn(2, 5, 4, 8))
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(ValueError, match=r"unknown routing 'fmm'; did you mean 'fm'.*dynamic, em, fm"):
+        create_routing("fmm", J)
+
+
+def test_a_name_is_registered_once():
+    with pytest.raises(ValueError, match="'fm' is already registered"):
+        register_routing("fm", FMAgreement)
+
+
+def test_an_unknown_option_lists_the_known_ones():
+    with pytest.raises(TypeError, match=r"'em' has no option 'rounds'; it takes iterations, beta_u, beta_a"):
+        create_routing("em", J, rounds=3)
+
+
+@pytest.mark.parametrize("name", ["dynamic", "em"])
+def test_zero_iterations_are_refused_when_the_routing_is_built(name):
+    with pytest.raises(ValueError, match="iterations must be at least 1, got 0"):
+        create_routing(name, J, iterations=0)
+
+
+def test_no_parents_are_refused():
+    with pytest.raises(ValueError, match="out_capsules must be at least 1, got 0"):
+        FMAgreement(0)
+
+
+def test_a_new_routing_is_known_everywhere_once_registered(monkeypatch):
+    monkeypatch.setattr(paircaps.routing._ROUTINGS, "_factories", {**paircaps.routing._ROUTINGS._factories})
+
+    class MeanVote(paircaps.Routing):
+        def agree(self, votes, activation):
+            mean = votes.mean(dim=-3)
+            return Capsules(mean, mean, mean.norm(dim=-1))
+
+    register_routing("mean", MeanVote)
+    assert "mean" in list_routings()
+    assert isinstance(paircaps.CapsuleLayer(5, J, routing="mean").routing, MeanVote)
+    model = paircaps.create_model("resnet-caps-small", routing="mean")
+    assert model(torch.randn(2, 1, 28, 28)).activation.shape == (2, 10)
+
+
+def test_options_show_in_the_printed_module():
+    assert "iterations=2" in repr(create_routing("dynamic", J, iterations=2))
+    assert "iterations=2" in repr(create_routing("em", J, iterations=2))
+    assert "normalize=False" in repr(create_routing("fm", J, normalize=False))

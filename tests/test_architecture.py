@@ -1,0 +1,56 @@
+"""Arrows point one way, and importing the library needs nothing but torch and numpy."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import paircaps
+
+SOURCE = Path(paircaps.__file__).parent
+# each room may import from the rooms before it
+ORDER = """
+    _checks _labels _precision registry
+    functional norm votes routing capsules models testing
+""".split()
+FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
+
+
+def room(module):
+    return module.split(".")[1]
+
+
+def imports(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_file_imports_only_from_rooms_before_its_own(path):
+    own = path.relative_to(SOURCE).with_suffix("").parts[0]
+    for module in imports(path):
+        if module.startswith("paircaps."):
+            assert ORDER.index(room(module)) <= ORDER.index(own), f"{path.name} imports {module}"
+
+
+def test_no_routing_is_named_in_a_model():
+    for path in (SOURCE / "models").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Compare):
+                assert "routing" not in ast.unparse(node), f"{path.name}: {ast.unparse(node)}"
+
+
+def test_public_names_are_there():
+    for name in paircaps.__all__:
+        assert hasattr(paircaps, name)
+
+
+def test_importing_the_library_imports_no_test_framework():
+    code = "import sys, paircaps, paircaps.testing; print([m for m in ('pytest', 'hypothesis') if m in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

@@ -1,0 +1,124 @@
+"""The shipped checks notice routings that are wrong on purpose, each the one that is meant to."""
+
+import pytest
+import torch
+from reference import loops
+
+from paircaps import Capsules, testing
+from paircaps.functional import dynamic_routing, fm_agreement
+
+J = 3
+
+
+def as_capsules(s):
+    return Capsules(s, s, s.norm(dim=-1))
+
+
+def right(votes, activation=None):
+    return fm_agreement(votes)
+
+
+def softmax_over_children(votes, activation=None):
+    """Dynamic routing as half of the public ports have it."""
+    b = torch.zeros_like(votes[..., 0])
+    v = votes.mean(dim=-3)
+    for _ in range(3):
+        v = (b.softmax(dim=-2).unsqueeze(-1) * votes).sum(dim=-3)
+        b = b + (votes * v.unsqueeze(-3)).sum(dim=-1)
+    return as_capsules(v)
+
+
+def first_child_counts_double(votes, activation=None):
+    return as_capsules(votes.mean(dim=-3) + votes[..., 0, :, :])
+
+
+def activation_is_not_moved_along(votes, activation=None):
+    weight = torch.arange(votes.shape[-3], dtype=votes.dtype)
+    return as_capsules((votes * weight[:, None, None]).sum(dim=-3))
+
+
+def images_share_a_mean(votes, activation=None):
+    return as_capsules(votes.sum(dim=-3) / votes.abs().mean())
+
+
+def wants_a_batch(votes, activation=None):
+    b, i, j, k = votes.shape
+    return as_capsules(votes.reshape(b, i, j, k).mean(dim=1))
+
+
+def stops_a_gradient(votes, activation=None):
+    agreement = votes.mean(dim=-3, keepdim=True).detach()
+    return as_capsules((votes * agreement).sum(dim=-3))
+
+
+def divides_by_a_length(votes, activation=None):
+    s = votes.sum(dim=-3)
+    return Capsules(s, s / s.square().sum(dim=-1, keepdim=True).sqrt(), s.sum(dim=-1))
+
+
+def overflows(votes, activation=None):
+    s = votes.float().pow(3).sum(dim=-3).to(votes.dtype)
+    return Capsules(s, s, s.sum(dim=-1))
+
+
+def returns_a_pair(votes, activation=None):
+    s = votes.mean(dim=-3)
+    return s, s.norm(dim=-1)
+
+
+def keeps_an_axis(votes, activation=None):
+    s = votes.mean(dim=-3)
+    return Capsules(s, s, s.norm(dim=-1, keepdim=True))
+
+
+def returns_float32(votes, activation=None):
+    return as_capsules(votes.mean(dim=-3).float())
+
+
+@pytest.mark.parametrize(
+    ("check", "wrong", "words"),
+    [
+        (testing.assert_capsules, returns_a_pair, "returns Capsules, got tuple"),
+        (testing.assert_capsules, keeps_an_axis, r"activation .* is \(2, 3, 1\), not \(2, 3\)"),
+        (testing.assert_capsules, returns_float32, "s of torch.float64 votes is torch.float32"),
+        (testing.assert_permutation_invariant, first_child_counts_double, "make other parents"),
+        (testing.assert_permutation_invariant, activation_is_not_moved_along, "make other parents"),
+        (testing.assert_free_leading_dims, images_share_a_mean, "differs from itself alone"),
+        (testing.assert_gradients, stops_a_gradient, "differ from finite differences"),
+        (testing.assert_finite, divides_by_a_length, "votes all zero"),
+        (testing.assert_finite, overflows, "1e15"),
+    ],
+)
+def test_each_check_notices_what_it_is_for(check, wrong, words):
+    with pytest.raises(AssertionError, match=words):
+        check(wrong, J)
+    with pytest.raises(AssertionError):
+        testing.check_routing(wrong, J)
+    check(right, J)
+
+
+def test_a_routing_that_wants_exactly_one_leading_axis_is_noticed():
+    with pytest.raises(ValueError, match="not enough values to unpack"):
+        testing.assert_free_leading_dims(wants_a_batch, J)
+
+
+def test_the_oracle_notices_the_wrong_axis_of_the_softmax():
+    def oracle(votes, activation):
+        parts = loops.dynamic_routing(votes.tolist(), 3)
+        return Capsules(*(torch.tensor(part, dtype=torch.float64) for part in parts))
+
+    testing.assert_matches_oracle(lambda votes, activation: dynamic_routing(votes), oracle, J)
+    with pytest.raises(AssertionError, match="differs from its oracle, in s"):
+        testing.assert_matches_oracle(softmax_over_children, oracle, J)
+    with pytest.raises(AssertionError, match="differs from its oracle, in s"):
+        testing.assert_matches_oracle(lambda votes, activation: dynamic_routing(votes, 2), oracle, J)
+
+
+def test_random_votes_are_the_same_for_the_same_seed():
+    one, other = (testing.random_votes(2, out_capsules=J, seed=5)[0] for _ in range(2))
+    assert (one == other).all()
+    assert (one != testing.random_votes(2, out_capsules=J, seed=6)[0]).any()
+
+
+def test_a_function_passes_as_well_as_a_module():
+    testing.check_routing(right, J)
