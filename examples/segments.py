@@ -29,6 +29,7 @@ SEGMENTS = {
     "g": (6, 0, 7, 7),
 }
 HEIGHT, WIDTH = 13, 7
+NOISE = 0.2
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 LOSSES: dict[str, Loss] = {"cross entropy": F.cross_entropy, "margin": margin_loss}
@@ -45,8 +46,8 @@ def segment_digits(count: int, generator: torch.Generator, size: int = 28) -> tu
         for segment in DIGITS[label]:
             y0, x0, y1, x1 = SEGMENTS[segment]
             image[:, top + y0 : top + y1 + thickness, left + x0 : left + x1 + thickness] = 1
-    noise = 0.2 * torch.rand(images.shape, generator=generator)
-    return (images * 0.8 + noise).clamp(0, 1), labels
+    noise = torch.rand(images.shape, generator=generator)
+    return (1 - NOISE) * images + NOISE * noise, labels
 
 
 def train(

@@ -11,10 +11,9 @@ import paircaps
 
 SOURCE = Path(paircaps.__file__).parent
 # each room may import from the rooms before it
-ORDER = """
-    _checks _labels _precision registry
-    functional norm votes routing capsules models testing
-""".split()
+EQUATIONS = ["_checks", "_labels", "_precision", "registry", "functional"]
+LAYERS = ["norm", "votes", "routing", "capsules", "models", "testing"]
+ORDER = EQUATIONS + LAYERS
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
 

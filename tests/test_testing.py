@@ -98,7 +98,7 @@ def test_each_check_notices_what_it_is_for(check, wrong, words):
 
 
 def test_a_routing_that_wants_exactly_one_leading_axis_is_noticed():
-    with pytest.raises(ValueError, match="not enough values to unpack"):
+    with pytest.raises(ValueError, match="values to unpack"):
         testing.assert_free_leading_dims(wants_a_batch, J)
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import itertools
 from functools import partial
 
 import pytest
@@ -161,11 +162,11 @@ def test_vmap_over_a_batch_is_the_batch(name):
         torch.testing.assert_close(one.squeeze(1), other, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("routing", paircaps.list_routings())
-@pytest.mark.parametrize("name", list_models())
+@pytest.mark.parametrize(
+    ("name", "routing"),
+    [*itertools.product(CAPSULE_MODELS, paircaps.list_routings()), *((name, "fm") for name in POOLING_MODELS)],
+)
 def test_export_with_a_dynamic_batch(name, routing):
-    if name in POOLING_MODELS and routing != "fm":
-        pytest.skip("a pooling baseline has no routing")
     model = create_model(name, routing=routing).eval()
     batch = torch.export.Dim("batch", min=1, max=4096)
     program = torch.export.export(model, (images(),), dynamic_shapes=({0: batch},))
