@@ -2,6 +2,8 @@
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from reference import loops
 
 from paircaps import functional
@@ -23,6 +25,20 @@ def test_pairwise_agreement_is_the_double_sum(children):
     votes = double(children, 3, 4)
     expected = tensor(loops.pairwise_agreement(votes.tolist()))  # E13
     torch.testing.assert_close(functional.pairwise_agreement(votes), expected, **EXACT)
+
+
+@settings(deadline=None, max_examples=50, derandomize=True)
+@given(
+    leading=st.lists(st.integers(1, 3), max_size=3),
+    sizes=st.tuples(st.integers(1, 9), st.integers(1, 4), st.integers(1, 5)),
+    scale=st.floats(1e-6, 1e6),
+)
+def test_pairwise_agreement_is_the_double_sum_for_any_shape_and_scale(leading, sizes, scale):
+    votes = scale * double(*leading, *sizes)
+    s = functional.pairwise_agreement(votes).reshape(-1, *sizes[1:])
+    for image, actual in zip(votes.reshape(-1, *sizes), s, strict=True):
+        expected = tensor(loops.pairwise_agreement(image.tolist()))
+        torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-10 * scale**2)
 
 
 def test_pairwise_agreement_without_the_half_is_twice_as_large():

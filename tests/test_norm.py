@@ -16,3 +16,10 @@ def test_statistics_are_kept_for_the_trailing_axes(shape, axes):
 def test_other_trailing_axes_are_refused():
     with pytest.raises(ValueError, match=r"\(\.\.\., 5, 4\).*\(8, 4, 5\)"):
         CapsuleNorm((5, 4))(torch.randn(8, 4, 5))
+
+
+def test_a_single_image_is_refused_in_training_and_fine_afterwards():
+    norm = CapsuleNorm((5, 4))
+    with pytest.raises(ValueError, match=r"more than one image.*\(1, 5, 4\).*eval mode"):
+        norm(torch.randn(1, 5, 4))
+    assert norm.eval()(torch.randn(1, 5, 4)).shape == (1, 5, 4)

@@ -234,7 +234,7 @@ def em_routing(
     """
     require_votes(votes)
     require_positive(iterations=iterations)
-    I, J, _ = votes.shape[-3:]
+    J = votes.shape[-2]
     for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
         if tuple(beta.shape) != (J,):
             raise ValueError(
@@ -249,24 +249,36 @@ def em_routing(
     floor = EM_EPS * reach.clamp_min(1).square()[..., None, None]  # (..., 1, 1)
     a_i = activation.unsqueeze(-1)  # (..., I, 1)
     R = votes.new_full(votes.shape[:-1], 1 / J)  # (..., I, J)
-    for t in range(1, iterations + 1):
-        # M step: fit each parent to the children assigned to it
-        assigned = R * a_i  # R'
-        S = assigned.sum(dim=-2)  # (..., J)
-        share = (assigned / (S + EM_EPS).unsqueeze(-2)).unsqueeze(-1)  # (..., I, J, 1)
-        mu = (share * votes).sum(dim=-3)  # (..., J, K)
-        deviation = (votes - mu.unsqueeze(-3)).square()  # (..., I, J, K)
-        variance = (share * deviation).sum(dim=-3) + floor  # σ², (..., J, K)
-        cost = (beta_u.unsqueeze(-1) + variance.log() / 2).sum(dim=-1) * S * (100 * J / I)  # (..., J)
-        inverse_temperature = 0.01 * (1 - 0.95**t)  # λ_t
-        a_j = torch.sigmoid(inverse_temperature * (beta_a - cost))
-        if t == iterations:
-            break
-        # E step: assign each child anew; nobody would read it after the last M step
-        spread = (2 * math.pi * variance).log().sum(dim=-1) / 2  # (..., J)
-        distance = (deviation / (2 * variance).unsqueeze(-3)).sum(dim=-1)  # (..., I, J)
-        R = ((a_j + EM_EPS).log().unsqueeze(-2) - distance - spread.unsqueeze(-2)).softmax(dim=-1)
-    return Capsules(mu, mu, a_j)  # pyright: ignore[reportPossiblyUnboundVariable]
+    for t in range(1, iterations):
+        _, a_j, variance, deviation = _m_step(votes, R * a_i, beta_u, beta_a, floor, t)
+        R = _e_step(a_j, variance, deviation)
+    mu, a_j, _, _ = _m_step(votes, R * a_i, beta_u, beta_a, floor, iterations)
+    return Capsules(mu, mu, a_j)
+
+
+def _m_step(
+    votes: Tensor, assigned: Tensor, beta_u: Tensor, beta_a: Tensor, floor: Tensor, t: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Fit each parent to the children assigned to it, R' = R·a_i of (..., I, J).
+
+    Returns μ (..., J, K), a_j (..., J), σ² (..., J, K), and (V − μ)² (..., I, J, K), which the E step reads again.
+    """
+    children, parents = assigned.shape[-2:]
+    S = assigned.sum(dim=-2)  # (..., J)
+    share = (assigned / (S + EM_EPS).unsqueeze(-2)).unsqueeze(-1)  # (..., I, J, 1)
+    mu = (share * votes).sum(dim=-3)
+    deviation = (votes - mu.unsqueeze(-3)).square()
+    variance = (share * deviation).sum(dim=-3) + floor
+    cost = (beta_u.unsqueeze(-1) + variance.log() / 2).sum(dim=-1) * S * (100 * parents / children)  # (..., J)
+    inverse_temperature = 0.01 * (1 - 0.95**t)  # λ_t
+    return mu, torch.sigmoid(inverse_temperature * (beta_a - cost)), variance, deviation
+
+
+def _e_step(a_j: Tensor, variance: Tensor, deviation: Tensor) -> Tensor:
+    """Assign each child anew among the parents: R of (..., I, J)."""
+    spread = (2 * math.pi * variance).log().sum(dim=-1) / 2  # (..., J)
+    distance = (deviation / (2 * variance).unsqueeze(-3)).sum(dim=-1)  # (..., I, J)
+    return (((a_j + EM_EPS).log() - spread).unsqueeze(-2) - distance).softmax(dim=-1)
 
 
 # --- losses ------------------------------------------------------------------------------------------------------

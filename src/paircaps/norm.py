@@ -34,6 +34,11 @@ class CapsuleNorm(nn.BatchNorm1d):
         """Normalise (..., *shape), any number of leading axes."""
         if tuple(input.shape[-len(self.shape) :]) != self.shape:
             raise ValueError(f"expected a tensor of (..., {str(self.shape)[1:]}, got {shape_of(input)}")
+        if self.training and input.numel() == self.num_features:
+            raise ValueError(
+                f"batch norm over single values of shape {self.shape} needs more than one image to train on, "
+                f"got {shape_of(input)}; a model that only predicts belongs in eval mode"
+            )
         return super().forward(input.reshape(-1, self.num_features)).reshape(input.shape)
 
     def extra_repr(self) -> str:

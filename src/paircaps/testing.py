@@ -19,14 +19,14 @@ from torch.autograd.gradcheck import GradcheckError
 
 from paircaps.functional import Capsules
 
-Routing = Callable[[Tensor, Tensor | None], Capsules]
+AnyRouting = Callable[[Tensor, Tensor | None], Capsules]
 Oracle = Callable[[Tensor, Tensor], Capsules]
 
 CHILDREN = 5
 POSE_DIM = 4
 
 
-def check_routing(routing: Routing, out_capsules: int, *, seed: int = 0) -> None:
+def check_routing(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
     """Run every check of this module that needs no oracle, on small inputs.
 
     Args:
@@ -56,12 +56,12 @@ def random_votes(
     return votes.to(dtype), activation.to(dtype)
 
 
-def in_dtype(routing: Routing, dtype: torch.dtype) -> Routing:
+def in_dtype(routing: AnyRouting, dtype: torch.dtype) -> AnyRouting:
     """A copy of the routing with its parameters in another precision; a plain function is returned as it is."""
     return copy.deepcopy(routing).to(dtype) if isinstance(routing, nn.Module) else routing
 
 
-def assert_capsules(routing: Routing, out_capsules: int, *, seed: int = 0) -> None:
+def assert_capsules(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
     """The result is Capsules, its parts have the right shapes, and the dtype is that of the votes."""
     for dtype in (torch.float64, torch.float32, torch.bfloat16):
         votes, activation = random_votes(2, out_capsules=out_capsules, dtype=dtype, seed=seed)
@@ -79,7 +79,7 @@ def assert_capsules(routing: Routing, out_capsules: int, *, seed: int = 0) -> No
 
 
 def assert_matches_oracle(
-    routing: Routing,
+    routing: AnyRouting,
     oracle: Oracle,
     out_capsules: int,
     *,
@@ -108,7 +108,7 @@ def assert_matches_oracle(
 
 
 def assert_permutation_invariant(
-    routing: Routing, out_capsules: int, *, seed: int = 0, tolerance: float = 1e-10
+    routing: AnyRouting, out_capsules: int, *, seed: int = 0, tolerance: float = 1e-10
 ) -> None:
     """Children are a set: in another order, with their activations, they make the same parents."""
     routing = in_dtype(routing, torch.float64)
@@ -121,7 +121,9 @@ def assert_permutation_invariant(
         _assert_equal(actual, expected, f"children in the order {order} make other parents", tolerance)
 
 
-def assert_free_leading_dims(routing: Routing, out_capsules: int, *, seed: int = 0, tolerance: float = 1e-10) -> None:
+def assert_free_leading_dims(
+    routing: AnyRouting, out_capsules: int, *, seed: int = 0, tolerance: float = 1e-10
+) -> None:
     """Images are independent, whatever axes they are laid out in: none, one, or several."""
     routing = in_dtype(routing, torch.float64)
     votes, activation = random_votes(2, 3, out_capsules=out_capsules, seed=seed)
@@ -131,7 +133,7 @@ def assert_free_leading_dims(routing: Routing, out_capsules: int, *, seed: int =
         _assert_equal(_at(together, index), alone, f"image {index} of a batch differs from itself alone", tolerance)
 
 
-def assert_gradients(routing: Routing, out_capsules: int, *, seed: int = 0) -> None:
+def assert_gradients(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
     """In float64 the gradients for votes, activations and parameters are those of finite differences."""
     routing = in_dtype(routing, torch.float64)
     votes, activation = random_votes(2, out_capsules=out_capsules, seed=seed)
@@ -164,7 +166,7 @@ def hard_votes(out_capsules: int, *, seed: int = 0) -> Mapping[str, Tensor]:
     }
 
 
-def assert_finite(routing: Routing, out_capsules: int, *, seed: int = 0) -> None:
+def assert_finite(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
     """Values and gradients are finite on hard votes, in float32 and bfloat16, for all, some and no active children."""
     for dtype in (torch.float32, torch.bfloat16):
         in_this = in_dtype(routing, dtype)
@@ -181,7 +183,7 @@ def _hard_activations(votes: Tensor) -> Iterator[tuple[str, Tensor]]:
     yield "all inactive", 0 * ones
 
 
-def _assert_finite_at(routing: Routing, votes: Tensor, activation: Tensor, where: str, seed: int) -> None:
+def _assert_finite_at(routing: AnyRouting, votes: Tensor, activation: Tensor, where: str, seed: int) -> None:
     votes, activation = votes.requires_grad_(), activation.requires_grad_()
     capsules = routing(votes, activation)
     for part, value in zip(Capsules._fields, capsules, strict=True):
