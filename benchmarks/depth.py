@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import itertools
 import os
 import platform
 import subprocess
@@ -26,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 from segments import accuracy, segment_digits, settle, train
 
 import paircaps
+from paircaps.votes import MatrixVotes
 
 # cross entropy on an activation below one cannot fall under 1.46, so dynamic and EM get the loss made for them
 CASES = [("fm", "cross entropy"), ("fm", "margin"), ("dynamic", "margin"), ("em", "margin")]
-DEPTHS = (1, 2, 3, 6)
 LEARNING_RATES = (1e-3, 3e-3)
 
 Digits = tuple[Tensor, Tensor]
@@ -55,10 +54,21 @@ def learn(
     """Loss of the last ten steps, and accuracy on unseen digits."""
     torch.manual_seed(seed)
     hidden = (args.hidden,) * (depth - 1)
-    model = paircaps.create_model("resnet-caps-small", routing=routing, hidden_capsules=hidden)
+    options = {"beta_u": args.beta_u} if routing == "em" and args.beta_u is not None else None
+    model = paircaps.create_model("resnet-caps-small", routing=routing, hidden_capsules=hidden, routing_options=options)
+    if args.pair_start:
+        start_from_pairs(model)
     losses = train(model, *digits, steps=args.steps, loss=loss, lr=lr, batch=64, seed=seed)
     settle(model, digits[0][:2000])
     return sum(losses[-10:]) / 10, accuracy(model, *unseen)
+
+
+def start_from_pairs(model: torch.nn.Module) -> None:
+    """Draw vote weights anew, each pair's matrix by Glorot's rule for itself: far larger than the library's start."""
+    for module in model.modules():
+        if isinstance(module, MatrixVotes):
+            fan_in, fan_out = module.weight.shape[-2:]
+            torch.nn.init.normal_(module.weight, std=(2 / (fan_in + fan_out)) ** 0.5)
 
 
 def table(args: argparse.Namespace) -> str:
@@ -72,7 +82,8 @@ def table(args: argparse.Namespace) -> str:
         "| routing | loss | layers | loss of the last ten steps | accuracy, % | learning rate |",
         "|---|---|---|---|---|---|",
     ]
-    for (routing, loss), depth in itertools.product(CASES, DEPTHS):
+    cases = [(*case, depth) for case in CASES if case[0] in args.routings for depth in args.depths]
+    for routing, loss, depth in cases:
         runs = {
             lr: [learn(routing, loss, depth, lr, seed, digits, unseen, args) for seed in range(args.seeds)]
             for lr in LEARNING_RATES
@@ -107,15 +118,20 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=90)
     parser.add_argument("--seeds", type=int, default=3, help="seeds 0 to N − 1")
     parser.add_argument("--hidden", type=int, default=32, help="capsules of each layer but the last")
+    parser.add_argument("--routings", nargs="+", default=paircaps.list_routings(), choices=paircaps.list_routings())
+    parser.add_argument("--depths", nargs="+", type=int, default=[1, 2, 3, 6], help="numbers of capsule layers")
+    parser.add_argument("--pair-start", action="store_true", help="start each pair's vote matrix by its own fans")
+    parser.add_argument("--beta-u", type=float, help="start of EM's β_u, in place of the library's")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the table here as well")
     args = parser.parse_args()
     if args.mnist and not (args.mnist / "train-images-idx3-ubyte.gz").is_file():
         parser.error(f"no train-images-idx3-ubyte.gz in {args.mnist}")
+    where = surroundings()  # before the run, in which the checkout may change
     data = "MNIST" if args.mnist else "seven-segment digits"
     text = (
         f"{args.steps} steps of 64 {data}, {args.hidden} capsules in each hidden layer, mean (range) over "
         f"{args.seeds} seeds, Adam at the better of {' and '.join(f'{lr:g}' for lr in LEARNING_RATES)}.\n\n"
-        f"{table(args)}\n\n{surroundings()}\n"
+        f"{table(args)}\n\n{where}\n"
     )
     print(text)
     if args.out:

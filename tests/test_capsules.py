@@ -82,14 +82,11 @@ def test_primary_capsules_are_squashed_patches():
     assert u.shape == (5, primary.out_capsules, 4) == (5, 4 * 3 * 2, 4)
     assert u is pose
     torch.testing.assert_close(activation, u.norm(dim=-1))
-    x = primary.conv(features)
-    norm = primary.norm
+    x = primary.conv(features).unflatten(1, (2, 4))  # (B, groups, pose, height, width)
+    mean, variance = x.mean(dim=(0, 1, 3, 4)), x.var(dim=(0, 1, 3, 4), unbiased=False)
     # group 1 of the position in row 2, column 1, is capsule (2·3 + 1)·2 + 1
-    one = norm(x[:, :, 2, 1].reshape(5, 2, 4))[:, 1] if isinstance(norm, nn.Identity) else None
-    assert one is None  # the default normalises, over the whole batch
-    primary = PrimaryCapsules(3, (8, 6), groups=2, pose_dim=4, norm=None)
-    expected = functional.squash(primary.conv(features)[:, 4:, 2, 1])
-    torch.testing.assert_close(primary(features).s[:, (2 * 3 + 1) * 2 + 1], expected)
+    expected = functional.squash((x[:, 1, :, 2, 1] - mean) / (variance + 1e-3).sqrt())
+    torch.testing.assert_close(u[:, (2 * 3 + 1) * 2 + 1], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_primary_activation_is_the_squash_factor():
@@ -109,7 +106,8 @@ def test_primary_activation_is_the_squash_factor():
         (lambda: CapsuleLayer(6, 3, transform="dense"), "'matrix', 'vector', got 'dense'"),
         (lambda: CapsuleLayer(6, 3, vote_norm="batch"), "'pose', 'vote', None, got 'batch'"),
         (lambda: CapsuleLayer(6, 3, routing="attention"), "unknown routing 'attention'"),
-        (lambda: CapsuleLayer(6, 3, routing=DynamicRouting(4))(torch.randn(2, 6, 16)), "built for 4 parents"),
+        (lambda: CapsuleLayer(6, 3, routing=DynamicRouting(4)), "layer of 3 capsules got a routing built for 4"),
+        (lambda: CapsuleLayer(6, 3)(torch.randn(2, 6, 16), torch.ones(2, 5)), r"\(2, 6\).*\(2, 5\)"),
         (lambda: CapsuleLayer(6, 3, routing=DynamicRouting(3), routing_options={"iterations": 1}), "built already"),
         (lambda: CapsuleLayer(6, 3)(torch.randn(2, 5, 16)), r"expected 6 child capsules of 16.*\(2, 5, 16\)"),
         (lambda: CapsuleLayer(6, 3)(torch.randn(2, 6, 8)), r"expected 6 child capsules of 16.*\(2, 6, 8\)"),
@@ -122,6 +120,28 @@ def test_primary_activation_is_the_squash_factor():
 )  # fmt: skip
 def test_bad_input_is_refused_in_words_that_quote_it(call, words):
     with pytest.raises(ValueError, match=words):
+        call()
+
+
+@pytest.mark.parametrize(("transform", "fans"), [("matrix", 64 * 10 * 8), ("vector", 64 * 16 + 64 * 10 * 16)])
+def test_vote_weights_start_by_glorots_rule_for_the_whole_kernel(transform, fans):
+    weight = CapsuleLayer(64, 10, transform=transform).votes.weight
+    assert weight.std().item() == pytest.approx((2 / fans) ** 0.5, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: CapsuleLayer(6.0, 3), "in_capsules must be a whole number, got 6.0"),
+        (lambda: CapsuleLayer(6, 3, pose_dim="16"), "pose_dim must be a whole number, got '16'"),
+        (lambda: CapsuleLayer(6, 3, routing=None), "named by a string, got None"),
+        (lambda: CapsuleLayer(6, 3, routing="em")(torch.randn(2, 6, 16), [1.0]), "activation must be a tensor"),
+        (lambda: PrimaryCapsules(3, (8, 8, 8)), r"in_size must be a side or \(height, width\)"),
+        (lambda: PrimaryCapsules(3, 8, padding="same"), "padding must be a whole number, got 'same'"),
+    ],
+)
+def test_wrong_types_are_named(call, words):
+    with pytest.raises(TypeError, match=words):
         call()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from numbers import Integral
 
 from torch import Tensor
 
@@ -23,6 +24,14 @@ def require_tensor(name: str, value: object, axes: str, rank: int) -> None:
         raise TypeError(f"{name} must be floating point, got {value.dtype}")
 
 
+def require_shape(name: str, value: object, shape: Sequence[int], why: str) -> None:
+    """Refuse anything but a floating-point tensor of exactly this shape; ``why`` says where the shape comes from."""
+    require_tensor(name, value, str(tuple(shape)), 0)
+    assert isinstance(value, Tensor)
+    if tuple(value.shape) != tuple(shape):
+        raise ValueError(f"{name} must have shape {tuple(shape)}, {why}, got {shape_of(value)}")
+
+
 def require_votes(votes: object) -> None:
     """Votes are (..., I, J, K) with at least one child, one parent and one pose dimension."""
     require_tensor("votes", votes, "(..., children, parents, pose_dim)", 3)
@@ -31,29 +40,61 @@ def require_votes(votes: object) -> None:
         raise ValueError(f"votes need at least one child, parent and pose dimension, got {shape_of(votes)}")
 
 
-def require_child_activation(activation: Tensor, votes: Tensor) -> None:
+def require_child_activation(activation: object, votes: Tensor) -> None:
     """One activation a child: (..., I) beside votes of (..., I, J, K)."""
-    expected = tuple(votes.shape[:-2])
-    if tuple(activation.shape) != expected:
-        raise ValueError(
-            f"activation must have one value a child, shape {expected} for votes of {shape_of(votes)}, "
-            f"got {shape_of(activation)}"
-        )
+    require_shape("activation", activation, votes.shape[:-2], f"one value a child for votes of {shape_of(votes)}")
 
 
-def require_positive(**values: int) -> None:
+def require_positive(**values: object) -> None:
     """Refuse anything but whole numbers of one or more."""
+    _require_at_least(1, values)
+
+
+def require_not_negative(**values: object) -> None:
+    """Refuse anything but whole numbers of zero or more."""
+    _require_at_least(0, values)
+
+
+def _require_at_least(least: int, values: dict[str, object]) -> None:
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int):
+        if isinstance(value, bool) or not isinstance(value, Integral):
             raise TypeError(f"{name} must be a whole number, got {value!r}")
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}")
+        if int(value) < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+
+
+def require_sizes(name: str, value: object, count: int | None = None) -> None:
+    """Refuse anything but a tuple of whole numbers of one or more, ``count`` of them if that is given."""
+    wanted = f"a tuple of {'whole numbers' if count is None else f'{count} whole numbers'}"
+    if not isinstance(value, tuple | list):
+        raise TypeError(f"{name} must be {wanted}, got {value!r}")
+    if count is not None and len(value) != count:
+        raise ValueError(f"{name} must be {wanted}, got {value!r}")
+    for size in value:
+        require_positive(**{name: size})
+
+
+def require_bool(**values: object) -> None:
+    """Refuse anything but True and False."""
+    for name, value in values.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be True or False, got {value!r}")
 
 
 def require_choice(name: str, value: object, choices: Collection[object]) -> None:
     """Refuse a value that is not among the choices, and list them."""
-    if value not in choices:
+    if value not in tuple(choices):
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+
+
+def height_and_width(name: str, size: object) -> tuple[int, int]:
+    """A size as (height, width), from a side or a pair."""
+    if isinstance(size, Integral) and not isinstance(size, bool):
+        size = (size, size)
+    if not isinstance(size, tuple | list) or len(size) != 2:
+        raise TypeError(f"{name} must be a side or (height, width), got {size!r}")
+    require_sizes(name, size)
+    return int(size[0]), int(size[1])
 
 
 def square_side(pose_dim: int) -> int:

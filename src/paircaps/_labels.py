@@ -10,7 +10,9 @@ from torch import Tensor
 
 
 def require_indices(name: str, label: Tensor) -> None:
-    """Refuse anything but whole numbers."""
+    """Refuse anything but a tensor of whole numbers."""
+    if not isinstance(label, Tensor):
+        raise TypeError(f"{name} must be a tensor of class indices, got {type(label).__name__}")
     if label.is_floating_point() or label.is_complex() or label.dtype == torch.bool:
         raise TypeError(f"{name} must hold class indices as integers, got {label.dtype}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
@@ -23,10 +24,11 @@ def in_full_precision(function: Callable[P, T]) -> Callable[P, T]:
     difference of two large sums (E5) and the log-likelihoods of EM lose everything in half precision. The result
     returns in the dtype of the first argument; under autocast it stays float32, as autocast's own reductions do.
     """
+    first_name = next(iter(inspect.signature(function).parameters))
 
     @wraps(function)
     def widened(*args: P.args, **kwargs: P.kwargs) -> T:
-        first: Any = args[0] if args else next(iter(kwargs.values()))
+        first: Any = args[0] if args else kwargs.get(first_name)
         if not isinstance(first, Tensor):
             return function(*args, **kwargs)  # which says what it expected
         autocast = torch.is_autocast_enabled(first.device.type)

@@ -5,10 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from paircaps._checks import require_choice, require_positive, require_tensor, shape_of
+from paircaps._checks import (
+    height_and_width,
+    require_choice,
+    require_not_negative,
+    require_positive,
+    require_tensor,
+    shape_of,
+)
 from paircaps.functional import Capsules, squash
 from paircaps.norm import CapsuleNorm
-from paircaps.routing import RoutingFactory, create_routing
+from paircaps.routing import Routing, RoutingFactory, create_routing
 from paircaps.votes import create_transform, create_vote_norm
 
 PRIMARY_NORMS = ("pose", "capsule", None)
@@ -21,7 +28,7 @@ class PrimaryCapsules(nn.Module):
 
     Args:
         in_channels: of the feature maps.
-        in_size: their height and width; every position has capsules of its own, so it is fixed.
+        in_size: their side, or (height, width); every position has capsules of its own, so it is fixed.
         groups: capsules at each position.
         pose_dim: K of each.
         kernel_size: of the convolution.
@@ -35,7 +42,7 @@ class PrimaryCapsules(nn.Module):
     def __init__(
         self,
         in_channels: int,
-        in_size: tuple[int, int],
+        in_size: int | tuple[int, int],
         groups: int = 4,
         pose_dim: int = 16,
         *,
@@ -48,7 +55,9 @@ class PrimaryCapsules(nn.Module):
         super().__init__()
         require_positive(in_channels=in_channels, groups=groups, pose_dim=pose_dim)
         require_positive(kernel_size=kernel_size, stride=stride)
+        require_not_negative(padding=padding)
         require_choice("norm", norm, PRIMARY_NORMS)
+        in_size = height_and_width("in_size", in_size)
         height, width = ((side + 2 * padding - kernel_size) // stride + 1 for side in in_size)
         if height < 1 or width < 1:
             raise ValueError(
@@ -56,7 +65,7 @@ class PrimaryCapsules(nn.Module):
                 f"{kernel_size}×{kernel_size} kernel and padding {padding}"
             )
         self.in_channels = in_channels
-        self.in_size = tuple(in_size)
+        self.in_size = in_size
         self.groups = groups
         self.pose_dim = pose_dim
         self.grid = (height, width)
@@ -124,6 +133,8 @@ class CapsuleLayer(nn.Module):
         self.votes = create_transform(transform, in_capsules, out_capsules, self.in_dim, pose_dim)
         self.norm = create_vote_norm(vote_norm, in_capsules, out_capsules, pose_dim)
         if isinstance(routing, nn.Module):
+            if isinstance(routing, Routing) and routing.out_capsules != out_capsules:
+                raise ValueError(f"a layer of {out_capsules} capsules got a routing built for {routing.out_capsules}")
             if routing_options:
                 raise ValueError(f"routing_options={routing_options} cannot change a routing that is built already")
             self.routing = routing

@@ -3,7 +3,8 @@
 Axes: ``I`` children, ``J`` parents, ``K`` pose dimensions; every leading axis is free. Numbers such as (E5) are
 those of ``docs/equations.md``, which ties each equation to its function and to the test that holds it.
 
-bfloat16 and float16 are computed in float32 inside and returned as they came; see ``_precision``.
+bfloat16 and float16 are computed in float32 inside and returned as they came; see ``_precision``. float16 ends at
+65504, so large results overflow as they are returned. In float32, votes may be up to 1e18 in size.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from paircaps._checks import (
     require_child_activation,
     require_choice,
     require_positive,
+    require_shape,
     require_tensor,
     require_votes,
     shape_of,
@@ -28,7 +30,7 @@ from paircaps._checks import (
 from paircaps._labels import one_hot, require_indices
 from paircaps._precision import in_full_precision
 
-EPS = 1e-12
+ABSENT = 1e-12
 """Vectors shorter than this count as absent: their direction shrinks to zero instead of being noise."""
 
 
@@ -66,6 +68,8 @@ def squash(x: Tensor) -> Tensor:
         (..., K), each vector of length ‖x‖² / (1 + ‖x‖²).
     """
     require_tensor("x", x, "(..., pose_dim)", 1)
+    if x.shape[-1] == 0:
+        raise ValueError(f"vectors need at least one dimension, got {shape_of(x)}")
     length = _length(x)
     # ‖x‖² / (1 + ‖x‖²) · x / ‖x‖ = ‖x‖/h · x/h with h² = 1 + ‖x‖²: no square of a large number, no division by zero
     h = torch.hypot(torch.ones_like(length), length)
@@ -172,9 +176,9 @@ def fm_agreement(votes: Tensor, *, normalize: bool = True, halve: bool = True, a
     require_votes(votes)
     require_choice("activation", activation, FM_ACTIVATIONS)
     if normalize:
-        votes = F.normalize(votes, dim=-1, eps=EPS)  # E4: Alg. 1, line 1
+        votes = F.normalize(votes, dim=-1, eps=ABSENT)  # E4: Alg. 1, line 1
     s = pairwise_agreement(votes, halve=halve)  # E5: line 2
-    pose = s / _length(s).clamp_min(EPS)  # E6: line 3
+    pose = s / _length(s).clamp_min(ABSENT)  # E6: line 3
     if activation == "squash":
         return Capsules(s, pose, _length(squash(s)).squeeze(-1))
     return Capsules(s, pose, s.sum(dim=-1))  # E7: line 4
@@ -236,11 +240,7 @@ def em_routing(
     require_positive(iterations=iterations)
     J = votes.shape[-2]
     for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
-        if tuple(beta.shape) != (J,):
-            raise ValueError(
-                f"{name} must have one value a parent, shape ({J},) for votes of {shape_of(votes)}, "
-                f"got {shape_of(beta)}"
-            )
+        require_shape(name, beta, (J,), f"one value a parent for votes of {shape_of(votes)}")
     if activation is None:
         activation = votes.new_ones(votes.shape[:-2])
     require_child_activation(activation, votes)
@@ -306,7 +306,7 @@ def margin_loss(
         target: class indices, (...), or which classes are present, T as 0 and 1, (..., J).
         reduction: ``"mean"`` averages over images, ``"sum"`` adds them up, ``"none"`` gives each L_j, (..., J).
         over_classes: ``"sum"`` as in the text, or ``"mean"`` as in the published runs, where a decoder's loss
-            therefore weighs ten times as much beside it.
+            therefore weighs ten times as much beside it. Without a reduction it has no effect.
         positive_margin: m⁺.
         negative_margin: m⁻.
         absent_weight: λ.
@@ -326,6 +326,8 @@ def margin_loss(
 
 def _present(target: Tensor, activation: Tensor) -> Tensor:
     """T of E10, (..., J): the target itself if it has a value a class, else the one-hot code of its indices."""
+    if not isinstance(target, Tensor):
+        raise TypeError(f"target must be a tensor, got {type(target).__name__}")
     if target.shape == activation.shape:
         return target.to(activation.dtype)
     if target.shape != activation.shape[:-1]:
@@ -348,10 +350,7 @@ def reconstruction_loss(reconstruction: Tensor, image: Tensor, reduction: str = 
     """
     require_tensor("reconstruction", reconstruction, "(..., channels, height, width)", 3)
     require_choice("reduction", reduction, REDUCTIONS)
-    if reconstruction.shape != image.shape:
-        raise ValueError(
-            f"reconstruction and image must have the same shape, got {shape_of(reconstruction)} and {shape_of(image)}"
-        )
+    require_shape("image", image, reconstruction.shape, "that of the reconstruction")
     per_image = (reconstruction - image).square().sum(dim=(-3, -2, -1))
     if reduction == "none":
         return per_image

@@ -23,6 +23,8 @@ class Registry(Generic[T]):
 
     def register(self, name: str, factory: Callable[..., T]) -> None:
         """Add a factory under a new name."""
+        if not isinstance(name, str) or not callable(factory):
+            raise TypeError(f"a {self.kind} is registered by a name and a callable, got {name!r} and {factory!r}")
         if name in self._factories:
             raise ValueError(f"{self.kind} {name!r} is already registered, as {self._factories[name]!r}")
         self._factories[name] = factory
@@ -33,10 +35,12 @@ class Registry(Generic[T]):
 
     def factory(self, name: str) -> Callable[..., T]:
         """The factory of a name; an unknown name raises and lists the known ones."""
+        if not isinstance(name, str):
+            raise TypeError(f"a {self.kind} is named by a string, got {name!r}. Known: {', '.join(self.names())}")
         if name in self._factories:
             return self._factories[name]
-        near = get_close_matches(str(name), self._factories, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        near = get_close_matches(name.lower(), self._factories, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
         raise ValueError(f"unknown {self.kind} {name!r}{hint} Known: {', '.join(self.names())}")
 
 

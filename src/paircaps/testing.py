@@ -66,8 +66,7 @@ def assert_capsules(routing: AnyRouting, out_capsules: int, *, seed: int = 0) ->
     for dtype in (torch.float64, torch.float32, torch.bfloat16):
         votes, activation = random_votes(2, out_capsules=out_capsules, dtype=dtype, seed=seed)
         capsules = in_dtype(routing, dtype)(votes, activation)
-        if not isinstance(capsules, Capsules):
-            raise AssertionError(f"a routing returns Capsules, got {type(capsules).__name__}")
+        _assert_are_capsules("a routing", capsules)
         poses = (2, out_capsules, POSE_DIM)
         expected = {"s": poses, "pose": poses, "activation": poses[:-1]}
         for name, shape in expected.items():
@@ -104,6 +103,7 @@ def assert_matches_oracle(
     actual = in_dtype(routing, torch.float64)(votes, activation)
     for index in range(3):
         expected = oracle(votes[index], activation[index])
+        _assert_are_capsules("an oracle", expected)
         _assert_equal(_at(actual, index), expected, "the routing differs from its oracle", tolerance)
 
 
@@ -192,12 +192,22 @@ def _assert_finite_at(routing: AnyRouting, votes: Tensor, activation: Tensor, wh
     parameters = list(routing.parameters()) if isinstance(routing, nn.Module) else []
     generator = torch.Generator().manual_seed(seed)
     for part, value in zip(Capsules._fields, capsules, strict=True):
+        if not value.requires_grad:
+            raise AssertionError(f"{part} has no gradient for {where}")
         direction = torch.randn(value.shape, generator=generator).to(value.dtype)
         gradients = torch.autograd.grad(
             value, [votes, activation, *parameters], direction, retain_graph=True, allow_unused=True
         )
         if any(gradient is not None and not gradient.isfinite().all() for gradient in gradients):
             raise AssertionError(f"the gradient of {part} is not finite for {where}")
+
+
+def _assert_are_capsules(who: str, result: object) -> None:
+    if not isinstance(result, Capsules):
+        raise AssertionError(f"{who} returns Capsules, got {type(result).__name__}")
+    for name, part in zip(Capsules._fields, result, strict=True):
+        if not isinstance(part, Tensor):
+            raise AssertionError(f"{who} returns Capsules of tensors, got {name} as {type(part).__name__}")
 
 
 def _at(capsules: Capsules, index: int | tuple[int, ...]) -> Capsules:

@@ -76,7 +76,7 @@ VOTE_NORMS = ("pose", "vote", None)
 def create_transform(transform: str, in_capsules: int, out_capsules: int, in_dim: int, pose_dim: int) -> nn.Module:
     """The transform of a name, ``"matrix"`` or ``"vector"``."""
     require_choice("transform", transform, TRANSFORMS)
-    require_positive(in_capsules=in_capsules, out_capsules=out_capsules, in_dim=in_dim, pose_dim=pose_dim)
+    require_positive(in_capsules=in_capsules, out_capsules=out_capsules, pose_dim=pose_dim, in_dim=in_dim)
     return TRANSFORMS[transform](in_capsules, out_capsules, in_dim, pose_dim)
 
 

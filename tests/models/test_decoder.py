@@ -98,9 +98,27 @@ def test_a_bad_label_is_refused_in_words_that_quote_it(label, error, words):
             decoder(capsules(), label)
 
 
+def test_what_is_no_batch_of_capsules_is_refused():
+    for decoder in decoders():
+        with pytest.raises(TypeError, match="takes Capsules, got Tensor"):
+            decoder(capsules().pose)
+        with pytest.raises(ValueError, match=r"\(10, 16\): 2 axes are too few"):
+            decoder(Capsules(*(part[0] for part in capsules())))
+        with pytest.raises(TypeError, match="label must be a tensor of class indices, got list"):
+            decoder(capsules(), [1, 2, 3, 4])
+
+
+def test_a_masked_pose_cannot_spoil_the_drawing():
+    # 0 · inf is NaN: a mask that multiplies let one broken capsule into every drawing
+    given, label = capsules(), torch.tensor([0, 3, 9, 3])
+    given.pose[:, 5] = torch.inf
+    for decoder in decoders():
+        assert decoder(given, label).isfinite().all()
+
+
 def test_poses_of_another_size_are_refused():
     deconv, dense = decoders()
     with pytest.raises(ValueError, match="poses of 16 dimensions, got 8"):
         deconv(capsules(pose_dim=8))
-    with pytest.raises(ValueError, match=r"10, 16\).*\(4, 5, 16\)"):
+    with pytest.raises(ValueError, match=r"\(4, 10, 16\).*\(4, 5, 16\)"):
         dense(capsules(classes=5))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from paircaps.models.base import ImageModel
+from paircaps.models.base import ImageModel, count_parameters
 from paircaps.models.capsnet import CapsNet
 from paircaps.models.decoder import DeconvDecoder, DenseDecoder, select_pose
 from paircaps.models.registry import create_model, list_models, register_model
 from paircaps.models.resnet import ResNetBackbone
 from paircaps.models.resnet_caps import ResNetCapsules
-from paircaps.models.resnet_pool import ResNetPool, count_parameters
+from paircaps.models.resnet_pool import ResNetPool
 
 __all__ = [
     "CapsNet",

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-from paircaps._checks import require_positive, require_tensor, shape_of
+from paircaps._checks import height_and_width, require_positive, require_tensor, shape_of
 from paircaps.functional import Capsules
 
 
@@ -30,7 +30,7 @@ class ImageModel(nn.Module, ABC):
         require_positive(num_classes=num_classes, in_channels=in_channels)
         self.num_classes = num_classes
         self.in_channels = in_channels
-        self.image_size = height_and_width(image_size)
+        self.image_size = height_and_width("image_size", image_size)
         if min(self.image_size) < minimum_size:
             height, width = self.image_size
             raise ValueError(
@@ -51,8 +51,6 @@ class ImageModel(nn.Module, ABC):
         """The network itself, on images whose shape is right."""
 
 
-def height_and_width(size: int | tuple[int, int]) -> tuple[int, int]:
-    """An image size as (height, width), from a side or a pair."""
-    height, width = (size, size) if isinstance(size, int) else size
-    require_positive(height=height, width=width)
-    return height, width
+def count_parameters(module: nn.Module) -> int:
+    """Number of trainable values."""
+    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)

@@ -6,6 +6,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
+from paircaps._checks import require_positive
 from paircaps.capsules import PrimaryCapsules
 from paircaps.functional import Capsules
 from paircaps.models.base import ImageModel
@@ -49,6 +50,7 @@ class CapsNet(ImageModel):
         routing_options: dict[str, object] | None = None,
     ) -> None:
         super().__init__(num_classes, in_channels, image_size, minimum_size=2 * KERNEL - 1)
+        require_positive(filters=filters, groups=groups, primary_dim=primary_dim, pose_dim=pose_dim)
         self.pose_dim = pose_dim
         self.conv = nn.Conv2d(in_channels, filters, KERNEL)
         nn.init.kaiming_normal_(self.conv.weight, nonlinearity="relu")
@@ -66,7 +68,8 @@ class CapsNet(ImageModel):
         )
         self.layers = capsule_stack(
             self.primary,
-            (*hidden_capsules, num_classes),
+            hidden_capsules,
+            num_classes,
             pose_dim=pose_dim,
             transform="vector",
             routing=routing,

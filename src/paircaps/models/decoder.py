@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
-from paircaps._checks import require_positive, shape_of
+from paircaps._checks import height_and_width, require_positive, require_shape, require_sizes, require_tensor, shape_of
 from paircaps._labels import explained, one_hot, require_indices
 from paircaps.functional import Capsules
-from paircaps.models.base import height_and_width
 from paircaps.norm import EPS, MOMENTUM
 
 
@@ -27,7 +27,7 @@ class DeconvDecoder(nn.Module):
         super().__init__()
         require_positive(pose_dim=pose_dim, channels=channels)
         self.pose_dim = pose_dim
-        full = height_and_width(image_size)
+        full = height_and_width("image_size", image_size)
         half, base = _halved(full), _halved(_halved(full))
         first, second, third = self.WIDTHS
         features = base[0] * base[1] * first
@@ -51,7 +51,8 @@ class DeconvDecoder(nn.Module):
 
         Args:
             capsules: of a model, poses (B, J, K).
-            label: whose pose to draw: (B,), or (B, D) for D drawings an image; None takes the most active capsule.
+            label: class indices of the poses to draw: (B,), or (B, D) for D drawings an image; None takes the most
+                active capsule.
 
         Returns:
             (B, C, H, W), or (B, D, C, H, W), in 0..1.
@@ -83,9 +84,10 @@ class DenseDecoder(nn.Module):
     ) -> None:
         super().__init__()
         require_positive(num_classes=num_classes, pose_dim=pose_dim, channels=channels)
+        require_sizes("widths", widths)
         self.num_classes = num_classes
         self.pose_dim = pose_dim
-        height, width = height_and_width(image_size)
+        height, width = height_and_width("image_size", image_size)
         self.layers = nn.Sequential()
         in_features = num_classes * pose_dim
         for out_features in widths:
@@ -104,23 +106,29 @@ class DenseDecoder(nn.Module):
 
         Args:
             capsules: of a model, poses (B, J, K).
-            label: whose pose to draw: (B,), or (B, D) for D drawings an image; None takes the most active capsule.
+            label: class indices of the poses to draw: (B,), or (B, D) for D drawings an image; None takes the most
+                active capsule.
 
         Returns:
             (B, C, H, W), or (B, D, C, H, W), in 0..1.
         """
-        expected = (self.num_classes, self.pose_dim)
-        if tuple(capsules.pose.shape[-2:]) != expected:
-            raise ValueError(f"expected poses of (batch, {str(expected)[1:]}, got {shape_of(capsules.pose)}")
         chosen = choose(capsules, label)
-        pose = capsules.pose if chosen.dim() == 1 else capsules.pose.unsqueeze(1)  # (B, [1,] J, K)
+        batch, pose = capsules.pose.shape[0], capsules.pose
+        require_shape("pose", pose, (batch, self.num_classes, self.pose_dim), "one pose a class")
+        pose = pose if chosen.dim() == 1 else pose.unsqueeze(1)  # (B, [1,] J, K)
         mask = one_hot(chosen, self.num_classes, pose.dtype).unsqueeze(-1)  # (B, [D,] J, 1)
-        return self.layers((mask * pose).flatten(-2))
+        return self.layers(torch.where(mask == 1, pose, 0).flatten(-2))
 
 
 def choose(capsules: Capsules, label: Tensor | None) -> Tensor:
     """Which capsules to draw, (B,) or (B, D): the labelled ones, or without a label the most active one."""
+    if not isinstance(capsules, Capsules):
+        raise TypeError(f"a decoder takes Capsules, got {type(capsules).__name__}")
     pose, activation = capsules.pose, capsules.activation
+    require_tensor("pose", pose, "(batch, classes, pose_dim)", 3)
+    if pose.dim() != 3:
+        raise ValueError(f"poses must have shape (batch, classes, pose_dim), got {shape_of(pose)}")
+    require_shape("activation", activation, pose.shape[:2], f"one value a capsule for poses of {shape_of(pose)}")
     if label is None:
         return activation.argmax(dim=-1)
     require_indices("label", label)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from paircaps._checks import require_positive
+from paircaps._checks import require_sizes
 from paircaps.norm import EPS, MOMENTUM
 
 STEM_WIDTH = 16
@@ -62,11 +62,8 @@ class ResNetBackbone(nn.Module):
         widths: tuple[int, int, int] = (16, 32, 64),
     ) -> None:
         super().__init__()
-        for name, sizes in (("blocks", blocks), ("widths", widths)):
-            if len(sizes) != 3:
-                raise ValueError(f"{name} must name three stages, got {tuple(sizes)}")
-            for size in sizes:
-                require_positive(**{name: size})
+        require_sizes("blocks", blocks, 3)
+        require_sizes("widths", widths, 3)
         self.out_channels = widths[-1]
         self.stem = nn.Sequential(conv(in_channels, STEM_WIDTH, 3), NormReLU(STEM_WIDTH))
         self.stages = nn.Sequential()

@@ -6,7 +6,8 @@ from functools import partial
 
 from torch import Tensor
 
-from paircaps.capsules import PrimaryCapsules
+from paircaps._checks import require_choice
+from paircaps.capsules import PRIMARY_NORMS, PrimaryCapsules
 from paircaps.functional import Capsules
 from paircaps.models.base import ImageModel
 from paircaps.models.registry import register_model
@@ -15,7 +16,7 @@ from paircaps.models.stack import capsule_stack
 from paircaps.routing import RoutingFactory
 
 MINIMUM_SIZE = 8
-"""The backbone's stride of 4 times that of the primary capsules: below it not one capsule sees a whole patch."""
+"""The step from one primary capsule to the next, in pixels: of a smaller image, most is padding."""
 
 
 class ResNetCapsules(ImageModel):
@@ -53,6 +54,7 @@ class ResNetCapsules(ImageModel):
         routing_options: dict[str, object] | None = None,
     ) -> None:
         super().__init__(num_classes, in_channels, image_size, MINIMUM_SIZE)
+        require_choice("primary_norm", primary_norm, PRIMARY_NORMS)
         self.pose_dim = pose_dim
         self.backbone = ResNetBackbone(in_channels, blocks, widths)
         self.primary = PrimaryCapsules(
@@ -64,7 +66,8 @@ class ResNetCapsules(ImageModel):
         )
         self.layers = capsule_stack(
             self.primary,
-            (*hidden_capsules, num_classes),
+            hidden_capsules,
+            num_classes,
             pose_dim=pose_dim,
             transform="matrix",
             routing=routing,
@@ -78,7 +81,7 @@ class ResNetCapsules(ImageModel):
 
 
 SIZES: dict[str, dict[str, tuple[int, ...]]] = {
-    "": {"blocks": (8, 8, 8), "hidden_capsules": (32, 16)},
+    "": {},  # the defaults
     "-medium": {"blocks": (2, 2, 2), "hidden_capsules": ()},
     "-small": {"blocks": (1, 1, 1), "hidden_capsules": ()},
 }

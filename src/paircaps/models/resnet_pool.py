@@ -6,16 +6,18 @@ A capsule result without it proves nothing: the backbone and the number of param
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from paircaps._checks import require_positive
 from paircaps.functional import Capsules
-from paircaps.models.base import ImageModel
+from paircaps.models.base import ImageModel, count_parameters
 from paircaps.models.registry import register_model
 from paircaps.models.resnet import NormReLU, ResNetBackbone, conv
 from paircaps.models.resnet_caps import MINIMUM_SIZE, SIZES, ResNetCapsules
+from paircaps.registry import call_with_options
 from paircaps.routing import RoutingFactory
 
 KERNEL = 5
@@ -64,41 +66,17 @@ def matched_pool(
     in_channels: int = 1,
     image_size: int | tuple[int, int] = 28,
     routing: str | RoutingFactory = "fm",
-    *,
-    blocks: tuple[int, int, int] = (8, 8, 8),
-    widths: tuple[int, int, int] = (16, 32, 64),
-    hidden_capsules: tuple[int, ...] = (32, 16),
-    primary_groups: int = 4,
-    pose_dim: int = 16,
-    vote_norm: str | None = "pose",
-    primary_norm: str | None = "pose",
-    routing_options: dict[str, object] | None = None,
+    **overrides: Any,
 ) -> ResNetPool:
     """The pooling network whose number of parameters is nearest to that of a ResNetCapsules of these arguments."""
+    shared = {"num_classes": num_classes, "in_channels": in_channels, "image_size": image_size}
+    backbone = {name: overrides[name] for name in ("blocks", "widths") if name in overrides}
+    build = partial(ResNetPool, **shared, **backbone)
     with torch.device("meta"):  # shapes only: nothing is allocated, and no random number drawn
-        twin = ResNetCapsules(
-            num_classes,
-            in_channels,
-            image_size,
-            routing,
-            blocks=blocks,
-            widths=widths,
-            hidden_capsules=hidden_capsules,
-            primary_groups=primary_groups,
-            pose_dim=pose_dim,
-            vote_norm=vote_norm,
-            primary_norm=primary_norm,
-            routing_options=routing_options,
-        )
-        build = partial(ResNetPool, num_classes, in_channels, image_size, blocks=blocks, widths=widths)
+        twin = call_with_options("the capsule twin", ResNetCapsules, {**shared, "routing": routing}, overrides)
         one, two = (count_parameters(build(head_width=width)) for width in (1, 2))
     head_width = 1 + round((count_parameters(twin) - one) / (two - one))  # the count is linear in the width
     return build(head_width=max(1, head_width))
-
-
-def count_parameters(module: nn.Module) -> int:
-    """Number of trainable values."""
-    return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
 for _ending, _size in SIZES.items():

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 from torch import nn
 
+from paircaps._checks import require_sizes
 from paircaps.capsules import CapsuleLayer, PrimaryCapsules
 from paircaps.routing import RoutingFactory
 
 
 def capsule_stack(
     primary: PrimaryCapsules,
-    sizes: Sequence[int],
+    hidden: Sequence[int],
+    num_classes: int,
     *,
     pose_dim: int,
     transform: str,
@@ -20,10 +22,15 @@ def capsule_stack(
     routing_options: dict[str, object] | None,
     vote_norm: str | None,
 ) -> nn.Sequential:
-    """Layers of ``sizes`` capsules above the primary ones, each with a routing of its own."""
+    """Layers of ``hidden`` capsules and one of ``num_classes``, each with a routing of its own."""
+    require_sizes("hidden_capsules", hidden)
+    if isinstance(routing, nn.Module):
+        raise TypeError(
+            f"each capsule layer needs a routing of its own: give a name, a class or a factory, got {routing!r}"
+        )
     layers = []
     in_capsules, in_dim = primary.out_capsules, primary.pose_dim
-    for out_capsules in sizes:
+    for out_capsules in (*hidden, num_classes):
         layers.append(
             CapsuleLayer(
                 in_capsules,

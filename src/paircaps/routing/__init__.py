@@ -47,7 +47,7 @@ def create_routing(name: str | RoutingFactory, out_capsules: int, **options: obj
         out_capsules: J, the number of parents.
         options: of that routing, such as ``iterations=2``.
     """
-    factory = _ROUTINGS.factory(name) if isinstance(name, str) else name
+    factory = name if callable(name) else _ROUTINGS.factory(name)
     return call_with_options(f"routing {name!r}", factory, {"out_capsules": out_capsules}, options)
 
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-from paircaps._checks import require_positive, require_votes, shape_of
+from paircaps._checks import require_child_activation, require_positive, require_votes, shape_of
 from paircaps.functional import Capsules
 
 
@@ -41,6 +41,8 @@ class Routing(nn.Module, ABC):
                 f"{type(self).__name__} was built for {self.out_capsules} parents, got votes for {votes.shape[-2]}: "
                 f"shape {shape_of(votes)}"
             )
+        if activation is not None:
+            require_child_activation(activation, votes)
         return self.agree(votes, activation)
 
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from paircaps._checks import require_choice
+from paircaps._checks import require_bool, require_choice
 from paircaps.functional import FM_ACTIVATIONS, Capsules, fm_agreement
 from paircaps.routing.base import Routing
 
@@ -23,13 +23,14 @@ class FMAgreement(Routing):
         self, out_capsules: int, *, normalize: bool = True, halve: bool = True, activation: str = "sum"
     ) -> None:
         super().__init__(out_capsules)
+        require_bool(normalize=normalize, halve=halve)
         require_choice("activation", activation, FM_ACTIVATIONS)
         self.normalize = normalize
         self.halve = halve
         self.activation = activation
 
     def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
-        """A child's activation is in the length of its votes, or nowhere: FM reads directions only."""
+        """FM reads the votes alone: a child's activation is at most in their length."""
         return fm_agreement(votes, normalize=self.normalize, halve=self.halve, activation=self.activation)
 
     def extra_repr(self) -> str:
