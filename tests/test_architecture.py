@@ -23,8 +23,10 @@ def room(module):
 
 def imports(path):
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name}: a relative import, line {node.lineno}"
+            names = [f"paircaps.{alias.name}" for alias in node.names] if node.module == "paircaps" else [node.module]
+            yield from names
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
 

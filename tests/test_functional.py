@@ -98,6 +98,18 @@ def test_em_routing_is_its_loop(iterations):
         torch.testing.assert_close(one, tensor(wanted), **EXACT)
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1e3, 5e3])
+def test_em_routing_is_its_loop_up_to_votes_of_ten_thousand(scale):
+    # beyond that the floor under the variance grows; up to there it must not
+    votes, activation = scale * double(6, 3, 4).clamp(-2, 2), torch.rand(6, dtype=torch.float64)
+    votes[:, 0] = votes[:1, 0]  # a parent whose votes all agree: the floor is all of its variance
+    zero = [0.0] * 3
+    expected = loops.em_routing(votes.tolist(), activation.tolist(), zero, zero, 3)
+    actual = functional.em_routing(votes, activation, tensor(zero), tensor(zero), 3)
+    for one, wanted in zip(actual, expected, strict=True):
+        torch.testing.assert_close(one, tensor(wanted), rtol=1e-6, atol=1e-10)
+
+
 def test_em_routing_takes_every_child_as_there_when_none_is_said():
     votes, beta = double(6, 3, 4), double(3)
     said = functional.em_routing(votes, torch.ones(6, dtype=torch.float64), beta, beta)
@@ -158,6 +170,13 @@ def test_margin_loss_of_the_published_runs_is_the_mean_over_classes():
     activation, label = torch.rand(4, 5), torch.tensor([0, 3, 4, 3])
     ours = functional.margin_loss(activation, label)
     torch.testing.assert_close(functional.margin_loss(activation, label, over_classes="mean"), ours / 5)
+
+
+def test_margins_can_be_set():
+    activation, present = torch.tensor([0.5, 0.5]), torch.tensor([1, 0])
+    options = {"positive_margin": 0.7, "negative_margin": 0.3, "absent_weight": 0.25}
+    each = functional.margin_loss(activation, present, "none", **options)
+    torch.testing.assert_close(each, torch.tensor([0.2**2, 0.25 * 0.2**2]))
 
 
 def test_margin_loss_takes_several_present_classes():

@@ -32,7 +32,7 @@ def first_child_counts_double(votes, activation=None):
     return as_capsules(votes.mean(dim=-3) + votes[..., 0, :, :])
 
 
-def activation_is_not_moved_along(votes, activation=None):
+def children_count_by_their_place(votes, activation=None):
     weight = torch.arange(votes.shape[-3], dtype=votes.dtype)
     return as_capsules((votes * weight[:, None, None]).sum(dim=-3))
 
@@ -61,6 +61,50 @@ def overflows(votes, activation=None):
     return Capsules(s, s, s.sum(dim=-1))
 
 
+def has_no_gradient_at_zero(votes, activation=None):
+    s = votes.sum(dim=-3)
+    return Capsules(s, s, s.square().sum(dim=-1).sqrt())
+
+
+def ignores_the_gradient_of_activations(votes, activation=None):
+    weight = torch.ones_like(votes[..., 0, 0]) if activation is None else activation.detach()
+    return as_capsules((votes * weight[..., None, None]).sum(dim=-3))
+
+
+class IgnoresTheGradientOfItsParameter(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, votes, activation=None):
+        s = votes.sum(dim=-3)
+        return Capsules(s * self.scale, s * self.scale.detach(), s.sum(dim=-1))
+
+
+def computes_half_precision_in_float16(votes, activation=None):
+    s = (votes.half() if votes.dtype == torch.bfloat16 else votes).sum(dim=-3).to(votes.dtype)
+    return Capsules(s, s, s.mean(dim=-1))
+
+
+def divides_by_the_other_children(votes, activation=None):
+    s = votes.sum(dim=-3) / (votes.shape[-3] - 1)
+    return Capsules(s, s, s.mean(dim=-1))
+
+
+def divides_by_a_square(votes, activation=None):
+    s = votes.sum(dim=-3)
+    inverse = s / torch.where(s == 0, torch.ones_like(s), s.square())
+    return Capsules(s, inverse, s.mean(dim=-1))
+
+
+def detaches_everything(votes, activation=None):
+    return fm_agreement(votes.detach())
+
+
+def widens_half_precision(votes, activation=None):
+    return as_capsules(votes.mean(dim=-3).to(torch.float32 if votes.dtype == torch.bfloat16 else votes.dtype))
+
+
 def returns_a_pair(votes, activation=None):
     s = votes.mean(dim=-3)
     return s, s.norm(dim=-1)
@@ -81,12 +125,20 @@ def returns_float32(votes, activation=None):
         (testing.assert_capsules, returns_a_pair, "returns Capsules, got tuple"),
         (testing.assert_capsules, keeps_an_axis, r"activation .* is \(2, 3, 1\), not \(2, 3\)"),
         (testing.assert_capsules, returns_float32, "s of torch.float64 votes is torch.float32"),
+        (testing.assert_capsules, widens_half_precision, "s of torch.bfloat16 votes is torch.float32"),
         (testing.assert_permutation_invariant, first_child_counts_double, "make other parents"),
-        (testing.assert_permutation_invariant, activation_is_not_moved_along, "make other parents"),
+        (testing.assert_permutation_invariant, children_count_by_their_place, "make other parents"),
         (testing.assert_free_leading_dims, images_share_a_mean, "differs from itself alone"),
         (testing.assert_gradients, stops_a_gradient, "differ from finite differences"),
         (testing.assert_finite, divides_by_a_length, "votes all zero"),
+        (testing.assert_gradients, ignores_the_gradient_of_activations, "differ from finite differences"),
+        (testing.assert_gradients, IgnoresTheGradientOfItsParameter(), "differ from finite differences"),
         (testing.assert_finite, overflows, "1e15"),
+        (testing.assert_finite, has_no_gradient_at_zero, "gradient of activation is not finite for votes all zero"),
+        (testing.assert_finite, computes_half_precision_in_float16, "1e15, children all active, torch.bfloat16"),
+        (testing.assert_finite, divides_by_the_other_children, "one child"),
+        (testing.assert_finite, divides_by_a_square, "1e-20"),
+        (testing.assert_finite, detaches_everything, "s has no gradient"),
     ],
 )
 def test_each_check_notices_what_it_is_for(check, wrong, words):
@@ -112,6 +164,11 @@ def test_the_oracle_notices_the_wrong_axis_of_the_softmax():
         testing.assert_matches_oracle(softmax_over_children, oracle, J)
     with pytest.raises(AssertionError, match="differs from its oracle, in s"):
         testing.assert_matches_oracle(lambda votes, activation: dynamic_routing(votes, 2), oracle, J)
+
+
+def test_an_oracle_must_return_capsules():
+    with pytest.raises(AssertionError, match="an oracle returns Capsules, got tuple"):
+        testing.assert_matches_oracle(right, returns_a_pair, J)
 
 
 def test_random_votes_are_the_same_for_the_same_seed():

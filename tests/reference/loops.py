@@ -33,15 +33,19 @@ def pairwise_agreement(votes):
     return s
 
 
-def fm_agreement(votes):
-    """Algorithm 1."""
-    unit = [
-        [[value / math.sqrt(sum(v * v for v in vote)) for value in vote] for vote in child] for child in votes
-    ]  # line 1
-    s = pairwise_agreement(unit)  # line 2
+def fm_agreement(votes, normalize=True, halve=True, activation="sum"):
+    """Algorithm 1; the options are those in which the published runs differ from it."""
+    if normalize:
+        votes = [
+            [[value / math.sqrt(sum(v * v for v in vote)) for value in vote] for vote in child] for child in votes
+        ]  # line 1
+    s = pairwise_agreement(votes)  # line 2
+    if not halve:
+        s = [[2 * value for value in parent] for parent in s]
     pose = [[value / math.sqrt(sum(v * v for v in parent)) for value in parent] for parent in s]  # line 3
-    activation = [sum(parent) for parent in s]  # line 4
-    return s, pose, activation
+    if activation == "squash":
+        return s, pose, [math.sqrt(sum(value * value for value in squash(parent))) for parent in s]
+    return s, pose, [sum(parent) for parent in s]  # line 4
 
 
 def fm_activation_gradient(unit_votes):

@@ -1,6 +1,7 @@
 """Every registered routing passes the same suite, and equals its loop."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -17,16 +18,21 @@ def capsules(nested):
     return Capsules(*(torch.tensor(part, dtype=torch.float64) for part in nested))
 
 
-def em_loop(votes, activation, iterations=3):
-    betas = [1.5] * J, [0.0] * J
+def fm_loop(votes, _, /, **options):
+    return capsules(loops.fm_agreement(votes.tolist(), **options))
+
+
+def dynamic_loop(votes, _, iterations=3):
+    return capsules(loops.dynamic_routing(votes.tolist(), iterations))
+
+
+def em_loop(votes, activation, iterations=3, beta_u=1.5, beta_a=0.0):
+    betas = [beta_u] * J, [beta_a] * J
     return capsules(loops.em_routing(votes.tolist(), activation.tolist(), *betas, iterations))
 
 
-LOOPS = {
-    "fm": lambda votes, activation: capsules(loops.fm_agreement(votes.tolist())),
-    "dynamic": lambda votes, activation: capsules(loops.dynamic_routing(votes.tolist(), 3)),
-    "em": em_loop,
-}
+LOOPS = {"fm": fm_loop, "dynamic": dynamic_loop, "em": em_loop}
+"""A new routing is registered together with its loop here."""
 
 OPTIONS = [
     ("fm", {"normalize": False}),
@@ -35,11 +41,12 @@ OPTIONS = [
     ("fm", {"activation": "squash", "normalize": False}),
     *(("dynamic", {"iterations": n}) for n in (1, 2, 5)),
     *(("em", {"iterations": n}) for n in (1, 2, 4, 5)),
+    ("em", {"beta_u": 0.0, "beta_a": -1000.0}),
 ]
 
 
 def test_the_three_routings_of_the_paper_are_registered():
-    assert set(LOOPS) <= set(list_routings())
+    assert {"fm", "dynamic", "em"} <= set(list_routings())
 
 
 @pytest.mark.parametrize("name", list_routings())
@@ -50,6 +57,18 @@ def test_every_routing_passes_the_shipped_checks(name):
 @pytest.mark.parametrize(("name", "options"), OPTIONS, ids=str)
 def test_every_option_passes_them_too(name, options):
     testing.check_routing(create_routing(name, J, **options), J)
+
+
+@pytest.mark.parametrize(("name", "options"), OPTIONS, ids=str)
+def test_every_option_does_what_it_does_in_the_loop(name, options):
+    oracle = partial(LOOPS[name], **options)
+    testing.assert_matches_oracle(create_routing(name, J, **options), oracle, J)
+    with pytest.raises(AssertionError, match="differs from its oracle"):
+        testing.assert_matches_oracle(create_routing(name, J), oracle, J)
+
+
+def test_every_routing_has_a_loop():
+    assert set(LOOPS) == set(list_routings()), "write the new routing's loop and name it in LOOPS"
 
 
 @pytest.mark.parametrize("seed", range(20))
