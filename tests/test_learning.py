@@ -25,7 +25,7 @@ def learn(digits, routing, depth, loss):
     return sum(losses[-10:]) / 10, accuracy(model, test_images, test_labels)
 
 
-@pytest.mark.parametrize(("depth", "at_most", "at_least"), [(1, 0.1, 0.95), (3, 0.2, 0.9), (6, 1.3, 0.5)])
+@pytest.mark.parametrize(("depth", "at_most", "at_least"), [(1, 0.1, 0.95), (3, 0.2, 0.9), (6, 1.0, 0.65)])
 def test_fm_learns_through_stacked_layers(digits, depth, at_most, at_least):
     loss, right = learn(digits, "fm", depth, "cross entropy")
     assert loss < at_most

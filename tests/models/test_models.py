@@ -249,7 +249,7 @@ def test_a_meta_model_costs_nothing():
         (lambda: create_model("resnet-caps-small", pose_dim=10), ValueError, "square number, got 10"),
         (lambda: create_model("resnet-caps-small", routing="none"), ValueError, "unknown routing 'none'"),
         (lambda: create_model("resnet-pool-small", routing="none"), ValueError, "unknown routing 'none'"),
-        (lambda: create_model("resnet-caps-small", blocks=(1, 1)), ValueError, r"blocks must be a tuple of 3 .*\(1, 1\)"),
+        (lambda: create_model("resnet-caps-small", blocks=(1, 1)), ValueError, r"blocks must be .* 3 .*\(1, 1\)"),
         (lambda: create_model("resnet-caps-small", blocks=(1, 0, 1)), ValueError, "blocks must be at least 1, got 0"),
         (lambda: create_model("resnet-caps-small", blocks=1), TypeError, "blocks must be a tuple of 3 .*got 1"),
         (lambda: create_model("resnet-pool-small", depth=3), TypeError, "no option 'depth'"),
