@@ -69,6 +69,16 @@ def test_two_digits_are_drawn_each_from_its_own_pose():
             torch.testing.assert_close(both[:, digit], decoder(given, labels[:, digit]))
 
 
+@pytest.mark.usefixtures("fresh_compiler")
+def test_decoders_compile_and_export():
+    given, label = capsules(), torch.tensor([0, 3, 9, 3])
+    for decoder in decoders():
+        compiled = torch.compile(decoder, backend="aot_eager", fullgraph=True)
+        torch.testing.assert_close(compiled(given, label), decoder(given, label))
+        exported = torch.export.export(decoder, (given, label)).module()
+        torch.testing.assert_close(exported(given, label), decoder(given, label))
+
+
 def test_select_pose_takes_the_labelled_one():
     given, label = capsules(), torch.tensor([0, 3, 9, 3])
     torch.testing.assert_close(select_pose(given, label), given.pose[torch.arange(4), label])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from torch import Tensor, nn
 
@@ -11,7 +13,29 @@ from paircaps.functional import Capsules
 from paircaps.norm import EPS, MOMENTUM
 
 
-class DeconvDecoder(nn.Module):
+class Decoder(nn.Module, ABC):
+    """Capsules to images: one capsule an image, or several, each drawn from its own pose."""
+
+    def forward(self, capsules: Capsules, label: Tensor | None = None) -> Tensor:
+        """Redraw images.
+
+        Args:
+            capsules: of a model, poses (B, J, K).
+            label: class indices of the poses to draw: (B,), or (B, D) for D drawings an image; None takes the most
+                active capsule.
+
+        Returns:
+            (B, C, H, W), or (B, D, C, H, W), in 0..1.
+        """
+        chosen = choose(capsules, label)
+        return self.draw(capsules.pose, chosen)
+
+    @abstractmethod
+    def draw(self, pose: Tensor, chosen: Tensor) -> Tensor:
+        """All poses, (B, J, K), and which of them to draw, (B,) or (B, D), to (B, [D,] C, H, W)."""
+
+
+class DeconvDecoder(Decoder):
     """The paper's decoder: one pose to an image, by transposed convolutions.
 
     Args:
@@ -46,24 +70,15 @@ class DeconvDecoder(nn.Module):
             nn.Sigmoid(),
         )
 
-    def forward(self, capsules: Capsules, label: Tensor | None = None) -> Tensor:
-        """Redraw the image of one capsule, or of several, each from its own pose.
-
-        Args:
-            capsules: of a model, poses (B, J, K).
-            label: class indices of the poses to draw: (B,), or (B, D) for D drawings an image; None takes the most
-                active capsule.
-
-        Returns:
-            (B, C, H, W), or (B, D, C, H, W), in 0..1.
-        """
-        pose = select_pose(capsules, label)  # (B, K) or (B, D, K)
+    def draw(self, pose: Tensor, chosen: Tensor) -> Tensor:
+        """(B, J, K) and (B, [D]) to (B, [D,] C, H, W)."""
         if pose.shape[-1] != self.pose_dim:
             raise ValueError(f"expected poses of {self.pose_dim} dimensions, got {pose.shape[-1]}")
-        return self.layers(pose.flatten(0, -2)).unflatten(0, pose.shape[:-1])
+        picked = pick(pose, chosen)  # (B, [D,] K)
+        return self.layers(picked.flatten(0, -2)).unflatten(0, picked.shape[:-1])
 
 
-class DenseDecoder(nn.Module):
+class DenseDecoder(Decoder):
     """The decoder of the first CapsNet: all capsules, all but one of them masked, to an image by dense layers.
 
     Args:
@@ -101,20 +116,9 @@ class DenseDecoder(nn.Module):
             ]
         )
 
-    def forward(self, capsules: Capsules, label: Tensor | None = None) -> Tensor:
-        """Redraw the image of one capsule, or of several.
-
-        Args:
-            capsules: of a model, poses (B, J, K).
-            label: class indices of the poses to draw: (B,), or (B, D) for D drawings an image; None takes the most
-                active capsule.
-
-        Returns:
-            (B, C, H, W), or (B, D, C, H, W), in 0..1.
-        """
-        chosen = choose(capsules, label)
-        batch, pose = capsules.pose.shape[0], capsules.pose
-        require_shape("pose", pose, (batch, self.num_classes, self.pose_dim), "one pose a class")
+    def draw(self, pose: Tensor, chosen: Tensor) -> Tensor:
+        """(B, J, K) and (B, [D]) to (B, [D,] C, H, W)."""
+        require_shape("pose", pose, (pose.shape[0], self.num_classes, self.pose_dim), "one pose a class")
         pose = pose if chosen.dim() == 1 else pose.unsqueeze(1)  # (B, [1,] J, K)
         mask = one_hot(chosen, self.num_classes, pose.dtype).unsqueeze(-1)  # (B, [D,] J, 1)
         return self.layers(torch.where(mask == 1, pose, 0).flatten(-2))
@@ -150,7 +154,12 @@ def select_pose(capsules: Capsules, label: Tensor | None = None) -> Tensor:
     Returns:
         (B, K), or (B, D, K).
     """
-    chosen, pose = choose(capsules, label), capsules.pose
+    chosen = choose(capsules, label)
+    return pick(capsules.pose, chosen)
+
+
+def pick(pose: Tensor, chosen: Tensor) -> Tensor:
+    """The chosen of all poses: (B, J, K) and (B, [D]) to (B, [D,] K)."""
     index = chosen.reshape(chosen.shape[0], -1, 1).expand(-1, -1, pose.shape[-1])
     with explained(chosen, pose.shape[-2]):
         return pose.gather(-2, index).reshape(*chosen.shape, pose.shape[-1])
