@@ -4,13 +4,16 @@
 
 Trains resnet-caps-small (1,1,1 blocks) with one to six capsule layers for 90 steps of 64 digits, and prints a
 Markdown table: the mean loss of the last ten steps, and the accuracy on unseen digits after batch norm has settled.
-DIR holds MNIST's four idx files; without it, the seven-segment digits of examples/segments.py are used.
+The better of two learning rates is the one whose loss is lower. DIR holds MNIST's four idx files, gzipped, of which
+the first 10,000 digits are trained on and the first 1,000 test digits tested; without it, the seven-segment digits of
+examples/segments.py are used.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import math
 import os
 import platform
 import subprocess
@@ -60,7 +63,8 @@ def learn(
         start_from_pairs(model)
     losses = train(model, *digits, steps=args.steps, loss=loss, lr=lr, batch=64, seed=seed)
     settle(model, digits[0][:2000])
-    return sum(losses[-10:]) / 10, accuracy(model, *unseen)
+    last = losses[-10:]
+    return sum(last) / len(last), accuracy(model, *unseen)
 
 
 def start_from_pairs(model: torch.nn.Module) -> None:
@@ -111,23 +115,44 @@ def surroundings() -> str:
     )
 
 
+def positive(text: str) -> int:
+    """A whole number of one or more, for argparse."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text}")
+    return int(text)
+
+
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mnist", type=Path, metavar="DIR", help="folder of MNIST's idx files")
-    parser.add_argument("--steps", type=int, default=90)
-    parser.add_argument("--seeds", type=int, default=3, help="seeds 0 to N − 1")
-    parser.add_argument("--hidden", type=int, default=32, help="capsules of each layer but the last")
-    parser.add_argument("--routings", nargs="+", default=paircaps.list_routings(), choices=paircaps.list_routings())
-    parser.add_argument("--depths", nargs="+", type=int, default=[1, 2, 3, 6], help="numbers of capsule layers")
+    parser.add_argument("--steps", type=positive, default=90, help="of Adam, 90 unless told")
+    parser.add_argument("--seeds", type=positive, default=3, help="seeds 0 to N − 1")
+    parser.add_argument("--hidden", type=positive, default=32, help="capsules of each layer but the last")
+    parser.add_argument(
+        "--routings",
+        nargs="+",
+        default=paircaps.list_routings(),
+        choices=paircaps.list_routings(),
+        help="all unless told",
+    )
+    parser.add_argument("--depths", nargs="+", type=positive, default=[1, 2, 3, 6], help="numbers of capsule layers")
     parser.add_argument("--pair-start", action="store_true", help="start each pair's vote matrix by its own fans")
     parser.add_argument("--beta-u", type=float, help="start of EM's β_u, in place of the library's")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the table here as well")
     args = parser.parse_args()
     if args.mnist and not (args.mnist / "train-images-idx3-ubyte.gz").is_file():
         parser.error(f"no train-images-idx3-ubyte.gz in {args.mnist}")
+    if args.beta_u is not None and not math.isfinite(args.beta_u):
+        parser.error(f"--beta-u must be finite, got {args.beta_u}")
+    if args.out:
+        try:  # before the run, not after it
+            args.out.parent.mkdir(parents=True, exist_ok=True)
+            args.out.open("a").close()
+        except OSError as error:
+            parser.error(f"cannot write {args.out}: {error.strerror}")
     where = surroundings()  # before the run, in which the checkout may change
-    data = "MNIST" if args.mnist else "seven-segment digits"
+    data = "MNIST digits" if args.mnist else "seven-segment digits"
     text = (
         f"{args.steps} steps of 64 {data}, {args.hidden} capsules in each hidden layer, mean (range) over "
         f"{args.seeds} seeds, Adam at the better of {' and '.join(f'{lr:g}' for lr in LEARNING_RATES)}.\n\n"
@@ -135,7 +160,6 @@ def main() -> None:
     )
     print(text)
     if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
         args.out.write_text(text)
 
 

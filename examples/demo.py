@@ -5,6 +5,8 @@ No data is needed and nothing is written; it takes about a minute on two cores.
 
 from __future__ import annotations
 
+import io
+import sys
 import time
 
 import torch
@@ -27,6 +29,8 @@ RIVALS = {
 
 def compare(images: Tensor, labels: Tensor, test_images: Tensor, test_labels: Tensor) -> None:
     """Train each rival alike and print a row for it."""
+    warm_up = paircaps.create_model("resnet-caps-small", image_size=SIZE)  # the first steps of a process are slow
+    train(warm_up, images, labels, steps=5, loss="margin", lr=3e-3, batch=64)
     print(f"\n{STEPS} steps of 64 seven-segment digits, {SIZE}×{SIZE}, tested on {len(test_labels)} others\n")
     print(f"{'':21s}{'parameters':>11s}{'accuracy':>10s}{'ms a step':>11s}")
     for title, (name, routing, loss) in RIVALS.items():
@@ -42,6 +46,7 @@ def compare(images: Tensor, labels: Tensor, test_images: Tensor, test_labels: Te
 
 def redraw(images: Tensor, labels: Tensor, test_images: Tensor) -> None:
     """Train a capsule network with a decoder, and print what it redraws from 16 numbers a digit."""
+    print("\ntraining a decoder beside a capsule network ...", flush=True)
     torch.manual_seed(0)
     model = paircaps.create_model("resnet-caps-small", image_size=SIZE)
     decoder = paircaps.DeconvDecoder(model.pose_dim, SIZE)
@@ -61,7 +66,8 @@ def redraw(images: Tensor, labels: Tensor, test_images: Tensor) -> None:
         capsules = model(test_images)
         decoder.train()  # its batch norm takes this batch's statistics: 300 steps are too few for running ones
         drawn = decoder(capsules)
-    print("\nunseen digits, and below each what the decoder draws from the pose of its most active capsule\n")
+    print("\nunseen digits, and below each what the decoder draws from 16 numbers:")
+    print("the pose of its most active capsule\n")
     for pictures in (test_images, drawn):
         print(in_blocks(torch.cat(list(pictures[:SHOWN, 0]), dim=1)), end="\n\n")
     print("".join(f"{'read as ' + str(label):^{SIZE}s}" for label in most_active(capsules)[:SHOWN].tolist()))
@@ -78,6 +84,8 @@ def in_blocks(picture: Tensor) -> str:
 
 def main() -> None:
     """Run the demo."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without blocks gets question marks, not a traceback
     generator = torch.Generator().manual_seed(0)
     images, labels = segment_digits(2000, generator, SIZE)
     test_images, test_labels = segment_digits(500, generator, SIZE)
@@ -86,4 +94,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("\nstopped")

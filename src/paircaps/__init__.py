@@ -8,7 +8,7 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
-from paircaps import functional
+from paircaps import functional, testing
 from paircaps.capsules import CapsuleLayer, PrimaryCapsules
 from paircaps.functional import Capsules
 from paircaps.models import (
@@ -53,4 +53,5 @@ __all__ = [
     "list_routings",
     "register_model",
     "register_routing",
+    "testing",
 ]

@@ -269,6 +269,7 @@ def test_a_meta_model_costs_nothing():
         (lambda: create_model("resnet-pool-small")(images(channels=3)), ValueError, r"1, 28, 28\).*\(3, 3, 28, 28\)"),
         (lambda: create_model("capsnet-light")(torch.randn(1, 28, 28)), ValueError, r"\(1, 28, 28\)"),
         (lambda: create_model("capsnet-light")(torch.ones(1, 1, 28, 28, dtype=torch.uint8)), TypeError, "uint8"),
+        (lambda: create_model("capsnet-light")(images().double()), TypeError, "float64 and the model is torch.float32"),
         (lambda: register_model("capsnet", ResNetCapsules), ValueError, "'capsnet' is already registered"),
     ],
 )  # fmt: skip

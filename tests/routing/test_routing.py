@@ -193,6 +193,15 @@ def test_a_new_routing_is_known_everywhere_once_registered(monkeypatch):
     assert model(torch.randn(2, 1, 28, 28)).activation.shape == (2, 10)
 
 
+def test_a_routing_that_returns_no_capsules_is_refused():
+    class Forgetful(paircaps.Routing):
+        def agree(self, votes, activation):
+            return votes.sum(dim=-3)
+
+    with pytest.raises(TypeError, match=r"Forgetful.agree must return Capsules, got Tensor"):
+        Forgetful(J)(torch.randn(2, 5, J, 4))
+
+
 def test_options_show_in_the_printed_module():
     assert "iterations=2" in repr(create_routing("dynamic", J, iterations=2))
     assert "iterations=2" in repr(create_routing("em", J, iterations=2))

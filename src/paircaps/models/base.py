@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import torch
 from torch import Tensor, nn
 
 from paircaps._checks import height_and_width, require_positive, require_tensor, shape_of
@@ -44,6 +45,9 @@ class ImageModel(nn.Module, ABC):
         expected = (self.in_channels, *self.image_size)
         if images.dim() != 4 or tuple(images.shape[1:]) != expected:
             raise ValueError(f"images must have shape (batch, {str(expected)[1:]}, got {shape_of(images)}")
+        dtype = next(self.parameters()).dtype
+        if images.dtype != dtype and not torch.is_autocast_enabled(images.device.type):
+            raise TypeError(f"images are {images.dtype} and the model is {dtype}; convert one: images.to({dtype})")
         return self.capsules(images)
 
     @abstractmethod

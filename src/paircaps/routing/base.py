@@ -43,7 +43,10 @@ class Routing(nn.Module, ABC):
             )
         if activation is not None:
             require_child_activation(activation, votes)
-        return self.agree(votes, activation)
+        capsules = self.agree(votes, activation)
+        if not isinstance(capsules, Capsules):
+            raise TypeError(f"{type(self).__name__}.agree must return Capsules, got {type(capsules).__name__}")
+        return capsules
 
     @abstractmethod
     def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
