@@ -28,7 +28,7 @@ def normalised(norm, x):
     return (x - mean) / (variance + 1e-3).sqrt() * weight + bias
 
 
-def close(one, other):
+def assert_close(one, other):
     torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
@@ -42,7 +42,7 @@ def test_a_block_is_two_preactivated_convolutions_and_a_shortcut(in_channels, st
     # where the shape changes, the shortcut starts from the activated input; elsewhere it is the input itself
     shortcut = x if block.shortcut is None else F.conv2d(active, block.shortcut.weight, stride=stride)
     assert (block.shortcut is None) == (stride == 1)
-    close(block(x), residual + shortcut)
+    assert_close(block(x), residual + shortcut)
 
 
 def test_the_backbone_is_stem_stages_and_a_last_activation():
@@ -50,7 +50,7 @@ def test_the_backbone_is_stem_stages_and_a_last_activation():
     stem = normalised(backbone.stem[1][0], F.conv2d(x, backbone.stem[0].weight, padding=1)).relu()
     assert isinstance(backbone.stages[0].norm1, nn.Identity)  # the stem has just activated it
     assert [tuple(block.conv1.stride) for block in backbone.stages] == [(1, 1), (2, 2), (1, 1), (2, 2)]
-    close(backbone(x), normalised(backbone.norm[0], backbone.stages(stem)).relu())
+    assert_close(backbone(x), normalised(backbone.norm[0], backbone.stages(stem)).relu())
     assert backbone(x).shape == (2, 64, *backbone.out_size((13, 16))) == (2, 64, 4, 4)
 
 
@@ -61,7 +61,7 @@ def test_capsnet_is_a_convolution_and_relu_under_its_capsules():
     u = functional.squash(model.primary.conv(features).unflatten(1, (2, 8)).permute(0, 3, 4, 1, 2).flatten(1, 3))
     votes = functional.vector_votes(u, model.layers[0].votes.weight)
     for one, other in zip(model(x), functional.fm_agreement(votes), strict=True):
-        close(one, other)
+        assert_close(one, other)
 
 
 def test_resnet_capsules_is_the_papers_figure():
@@ -75,7 +75,7 @@ def test_resnet_capsules_is_the_papers_figure():
         result = functional.fm_agreement(votes)
         u = result.s
     for one, other in zip(model(x), result, strict=True):
-        close(one, other)
+        assert_close(one, other)
 
 
 def test_resnet_pool_averages_its_last_activation():
@@ -84,8 +84,8 @@ def test_resnet_pool_averages_its_last_activation():
     maps = F.conv2d(model.backbone(x), model.head[0].weight, stride=2, padding=2)
     features = normalised(model.head[1][0], maps).relu().flatten(2).mean(dim=2)
     capsules = model(x)
-    close(capsules.pose, torch.stack([features] * 10, dim=1))
-    close(capsules.activation, F.linear(features, model.classify.weight, model.classify.bias))
+    assert_close(capsules.pose, torch.stack([features] * 10, dim=1))
+    assert_close(capsules.activation, F.linear(features, model.classify.weight, model.classify.bias))
 
 
 def test_the_deconvolution_decoder_layer_by_layer():
@@ -99,7 +99,7 @@ def test_the_deconvolution_decoder_layer_by_layer():
     x = F.leaky_relu(normalised(norm3, F.conv_transpose2d(x, deconv2.weight, deconv2.bias, **double)), 0.3)
     x = F.conv_transpose2d(x, deconv3.weight, deconv3.bias, **double).sigmoid()
     capsules = functional.Capsules(pose, pose, torch.ones(3, 1))
-    close(decoder(capsules), x)
+    assert_close(decoder(capsules), x)
 
 
 @pytest.mark.parametrize("name", list_models())
