@@ -92,6 +92,6 @@ def _glorot_normal(shape: tuple[int, int, int, int], fan_in: int, fan_out: int) 
     """Glorot and Bengio's rule over the whole kernel, as the published runs apply it: variance 2 / (fan_in + fan_out).
 
     Much smaller than the rule for one pair's matrix, and it matters: dynamic routing saturates before its first step
-    on votes of length one or more, and FM learns faster from weights that a step of Adam moves further. See LOG.md.
+    on votes of length one or more. See LOG.md.
     """
     return torch.randn(shape) * (2 / (fan_in + fan_out)) ** 0.5
