@@ -14,8 +14,9 @@ class EMRouting(Routing):
     """:func:`paircaps.functional.em_routing` as a module that owns β_u and β_a.
 
     EM learns from the first step only if its parents start neither dead nor saturated. A parent starts half active
-    where β_a = 0 and β_u = −½ log σ². The default fits votes of standard deviation 0.22, about what a fresh CapsuleLayer
-    of 64 to 100 children and 10 parents with vote norm casts; other sizes, and layers without vote norm, start elsewhere.
+    where β_a = 0 and β_u = −½ log σ². The default fits votes of standard deviation 0.22, about what a fresh
+    CapsuleLayer of 64 to 100 children and 10 parents with vote norm casts; other sizes, and layers without vote norm,
+    start elsewhere.
     The published runs draw β_a from N(−1000, 500²) and β_u near zero. LOG.md has numbers.
 
     Args:
