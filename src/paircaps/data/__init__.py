@@ -1,0 +1,50 @@
+"""Images: published datasets, datasets made on the fly, your own pictures; batches of them, augmented.
+
+``load_dataset`` finds or makes a dataset, ``Loader`` gives its batches in an order that depends on seed and epoch
+alone, and the augmentations are batched functions of images and random numbers.
+"""
+
+from __future__ import annotations
+
+from paircaps.data.augment import (
+    AffineWarp,
+    Augmentation,
+    Brightness,
+    CentreCrop,
+    Compose,
+    Contrast,
+    Flip,
+    RandomCrop,
+    Standardise,
+    Translate,
+)
+from paircaps.data.catalogue import list_datasets, load_dataset, register_dataset
+from paircaps.data.dataset import Batch, ImageDataset, Info, StoredDataset
+from paircaps.data.errors import DataError
+from paircaps.data.loader import Loader
+from paircaps.data.pictures import decode_picture
+from paircaps.data.wrap import wrap_dataset
+
+__all__ = [
+    "AffineWarp",
+    "Augmentation",
+    "Batch",
+    "Brightness",
+    "CentreCrop",
+    "Compose",
+    "Contrast",
+    "DataError",
+    "Flip",
+    "ImageDataset",
+    "Info",
+    "Loader",
+    "RandomCrop",
+    "Standardise",
+    "StoredDataset",
+    "Translate",
+    "decode_picture",
+    "list_datasets",
+    "load_dataset",
+    "register_dataset",
+    "wrap_dataset",
+]

@@ -1,0 +1,263 @@
+"""Augmentation: batched pure functions of images and random numbers.
+
+A step says how many random numbers an image needs (``draws``) and what it does with them (``apply``). Called with a
+``torch.Generator`` it draws them itself; a loader gives each image its own, so that the same image is augmented the
+same way in every process and after a resume. Steps that only move bytes about keep uint8; the others turn it into 0..1.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from numbers import Real
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from paircaps._checks import height_and_width, require_not_negative, require_tensor
+from paircaps.data.warp import warp, window
+
+Side = int | tuple[int, int]
+
+
+def as_float(images: Tensor) -> Tensor:
+    """Bytes as numbers in 0..1; floats as they are."""
+    return images if images.is_floating_point() else images.float() / 255
+
+
+class Augmentation(ABC):
+    """One step, or several as one.
+
+    Attributes:
+        draws: random numbers that an image needs.
+    """
+
+    draws: int = 0
+
+    @abstractmethod
+    def apply(self, images: Tensor, noise: Tensor) -> Tensor:
+        """Images (B, C, H, W), changed as the numbers in [0, 1) of ``noise`` (B, draws) say."""
+
+    def __call__(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Images (B, C, H, W), changed at random."""
+        require_batch(images)
+        if self.draws and generator is None:
+            raise TypeError(f"{self!r} draws random numbers: give it a torch.Generator")
+        device = generator.device if generator is not None else images.device
+        noise = torch.rand((len(images), self.draws), generator=generator, dtype=torch.float64, device=device)
+        return self.apply(images, noise.cpu())
+
+
+class Compose(Augmentation):
+    """Steps one after the other."""
+
+    def __init__(self, *steps: Augmentation) -> None:
+        for step in steps:
+            if not isinstance(step, Augmentation):
+                raise TypeError(f"a step must be an Augmentation, got {step!r}")
+        self.steps = steps
+        self.draws = sum(step.draws for step in steps)
+
+    def __repr__(self) -> str:
+        return f"Compose({', '.join(map(repr, self.steps))})"
+
+    def apply(self, images: Tensor, noise: Tensor) -> Tensor:
+        """Each step with its own columns of the noise."""
+        for step, own in zip(self.steps, noise.split([step.draws for step in self.steps], 1), strict=True):
+            images = step.apply(images, own)
+        return images
+
+
+@dataclass(frozen=True)
+class RandomCrop(Augmentation):
+    """A window at a random place, after black padding on every side.
+
+    Args:
+        padding: pixels added on every side first.
+        size: of the window; without it, that of the images.
+    """
+
+    padding: int = 4
+    size: Side | None = None
+    draws = 2
+
+    def __post_init__(self) -> None:
+        require_not_negative(padding=self.padding)
+
+    def apply(self, images: Tensor, noise: Tensor) -> Tensor:
+        """A window of each image."""
+        size = _window_size(self, images, self.size, self.padding)
+        padded = F.pad(images, (self.padding,) * 4) if self.padding else images
+        top = _whole(noise[:, 0], padded.shape[-2] - size[0])
+        left = _whole(noise[:, 1], padded.shape[-1] - size[1])
+        return window(padded, top, left, size)
+
+
+@dataclass(frozen=True)
+class CentreCrop(Augmentation):
+    """The middle of every image."""
+
+    size: Side
+
+    def apply(self, images: Tensor, noise: Tensor) -> Tensor:
+        """The middle, (B, C, *size)."""
+        height, width = _window_size(self, images, self.size, 0)
+        top, left = (images.shape[-2] - height) // 2, (images.shape[-1] - width) // 2
+        return images[..., top : top + height, left : left + width]
+
+
+@dataclass(frozen=True)
+class Flip(Augmentation):
+    """Left and right exchanged, with a probability."""
+
+    probability: float = 0.5
+    draws = 1
+
+    def __post_init__(self) -> None:
+        _require_within("probability", self.probability, 0, 1)
+
+    def apply(self, images: Tensor, noise: Tensor) -> Tensor:
+        """Some of the images mirrored."""
+        chosen = (noise[:, 0] < self.probability).to(images.device)
+        return torch.where(chosen[:, None, None, None], images.flip(-1), images)
+
+
+@dataclass(frozen=True)
+class Brightness(Augmentation):
+    """Something added to all pixels of an image, the same to each; 0..1 is kept.
+
+    Args:
+        most: of it, in 0..1, both ways.
+    """
+
+    most: float = 0.2
+    draws = 1
+
+    def __post_init__(self) -> None:
+        _require_within("most", self.most, 0, 1)
+
+    def apply(self, images: Tensor, noise: Tensor) -> Tensor:
+        """Brighter or darker images, in 0..1."""
+        delta = _spread(noise[:, 0], -self.most, self.most, images)
+        return (as_float(images) + delta).clamp(0, 1)
+
+
+@dataclass(frozen=True)
+class Contrast(Augmentation):
+    """Distances of pixels from the mean of their channel times a random factor; 0..1 is kept.
+
+    Args:
+        least, most: the factor.
+    """
+
+    least: float = 0.5
+    most: float = 1.5
+    draws = 1
+
+    def __post_init__(self) -> None:
+        _require_within("least", self.least, 0, self.most)
+
+    def apply(self, images: Tensor, noise: Tensor) -> Tensor:
+        """Images of more or less contrast, in 0..1."""
+        images = as_float(images)
+        mean = images.mean((-2, -1), keepdim=True)
+        return (mean + (images - mean) * _spread(noise[:, 0], self.least, self.most, images)).clamp(0, 1)
+
+
+@dataclass(frozen=True)
+class Standardise(Augmentation):
+    """Mean 0 and deviation 1 for every image by itself; a flat image becomes 0."""
+
+    def apply(self, images: Tensor, noise: Tensor) -> Tensor:
+        """(x − mean) / max(deviation, 1/√n), over all n values of an image."""
+        images = as_float(images)
+        mean = images.mean((1, 2, 3), keepdim=True)
+        deviation = images.var((1, 2, 3), keepdim=True, correction=0).sqrt()
+        return (images - mean) / deviation.clamp(min=images[0].numel() ** -0.5)
+
+
+@dataclass(frozen=True)
+class Translate(Augmentation):
+    """Moved by whole pixels, black coming in.
+
+    Args:
+        most: pixels, both ways, across and down.
+    """
+
+    most: int = 4
+    draws = 2
+
+    def __post_init__(self) -> None:
+        require_not_negative(most=self.most)
+
+    def apply(self, images: Tensor, noise: Tensor) -> Tensor:
+        """Moved images: a crop after padding is just that."""
+        return RandomCrop(self.most).apply(images, noise)
+
+
+@dataclass(frozen=True)
+class AffineWarp(Augmentation):
+    """Turned, scaled, sheared and moved at random.
+
+    Args:
+        rotation: most degrees to either side.
+        scale: least and most.
+        shear: most to either side.
+        translation: most pixels, both ways, across and down.
+    """
+
+    rotation: float = 20.0
+    scale: tuple[float, float] = (0.8, 1.2)
+    shear: float = 0.2
+    translation: float = 0.0
+    draws = 5
+
+    def __post_init__(self) -> None:
+        _require_within("rotation", self.rotation, 0, 180)
+        _require_within("scale", self.scale[0], 1e-3, self.scale[1])
+        _require_within("shear", self.shear, 0, 10)
+        _require_within("translation", self.translation, 0, 1e6)
+
+    def apply(self, images: Tensor, noise: Tensor) -> Tensor:
+        """Warped images, in the dtype given."""
+        most = torch.tensor([self.translation, self.translation, self.rotation, 0, self.shear], dtype=torch.float64)
+        pose = (2 * noise - 1) * most
+        pose[:, 3] = self.scale[0] + noise[:, 3] * (self.scale[1] - self.scale[0])
+        return warp(images, pose)
+
+
+def require_batch(images: object) -> None:
+    """Refuse anything but (B, C, H, W) in uint8 or floating point."""
+    if isinstance(images, Tensor) and images.dtype == torch.uint8:
+        images = images.half() if images.numel() == 0 else images[:1].float()
+    require_tensor("images", images, "(B, C, H, W)", 4)
+    assert isinstance(images, Tensor)
+    if images.dim() != 4:
+        raise ValueError(f"images must be (B, C, H, W), got {tuple(images.shape)}")
+
+
+def _window_size(step: Augmentation, images: Tensor, size: Side | None, padding: int) -> tuple[int, int]:
+    height, width = images.shape[-2:]
+    wanted = (height, width) if size is None else height_and_width("size", size)
+    if wanted[0] > height + 2 * padding or wanted[1] > width + 2 * padding:
+        raise ValueError(f"{step!r} does not fit into images of {height}×{width}")
+    return wanted
+
+
+def _whole(noise: Tensor, most: int) -> Tensor:
+    """Whole numbers 0..most."""
+    return (noise * (most + 1)).long()
+
+
+def _spread(noise: Tensor, least: float, most: float, images: Tensor) -> Tensor:
+    """Numbers from least to most, ready to meet images (B, C, H, W)."""
+    dtype = images.dtype if images.is_floating_point() else torch.float32
+    return (least + noise * (most - least)).to(images.device, dtype)[:, None, None, None]
+
+
+def _require_within(name: str, value: object, least: float, most: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not least <= float(value) <= most:
+        raise ValueError(f"{name} must be from {least} to {most}, got {value}")

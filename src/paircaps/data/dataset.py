@@ -1,0 +1,279 @@
+"""What every dataset is: a length, and batches of images by index.
+
+A dataset that is stored keeps its images as one uint8 tensor, and a batch is a slice of it. One that is made on the fly
+draws the images it is asked for. Users of a dataset need not know which of the two it is.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from paircaps._checks import require_positive
+from paircaps.data.errors import DataError
+from paircaps.data.randomness import permutation
+
+_CHUNK = 4096  # images drawn at a time where all are wanted
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some images and what is known of them.
+
+    Args:
+        images: (B, C, H, W), uint8 out of a dataset, float out of a loader.
+        labels: (B,) class indices.
+        index: (B,) where in the dataset each is.
+        extras: more of it by name, (B, ...): ``pose``, ``second_label``, ``originals``, ``elevation``.
+    """
+
+    images: Tensor
+    labels: Tensor
+    index: Tensor
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getattr__(self, name: str) -> Tensor:
+        return _extra(self, name)
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on a device."""
+        extras = {name: value.to(device) for name, value in self.extras.items()}
+        return Batch(self.images.to(device), self.labels.to(device), self.index.to(device), extras)
+
+
+@dataclass(frozen=True)
+class Info:
+    """What a dataset says of itself.
+
+    Args:
+        name: as in ``load_dataset(name)``.
+        split: ``"train"`` or ``"test"``.
+        classes: names of the classes, in order of their labels.
+        note: what a reader of results must know: that it is a stand-in, or a small part.
+    """
+
+    name: str
+    split: str
+    classes: tuple[str, ...]
+    note: str = ""
+
+
+class ImageDataset(torch.utils.data.Dataset, ABC):
+    """Images with labels, by index; a torch Dataset too, so that a DataLoader takes it.
+
+    Attributes:
+        info: name, split, classes and note.
+        shape: (C, H, W) of an image.
+    """
+
+    info: Info
+    shape: tuple[int, int, int]
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def batch(self, index: Tensor, epoch: int = 0) -> Batch:
+        """The images of an index (B,), uint8; ``epoch`` matters to datasets that are drawn afresh each epoch."""
+
+    @abstractmethod
+    def facts(self, index: Tensor, epoch: int = 0) -> Mapping[str, Tensor]:
+        """Labels and extras of an index, without its images where that is cheaper."""
+
+    @abstractmethod
+    def to(self, device: torch.device | str) -> ImageDataset:
+        """The same dataset on a device, where batches and augmentation then happen."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes, in order of their labels."""
+        return self.info.classes
+
+    @property
+    def images(self) -> Tensor:
+        """All images, (N, C, H, W) in uint8."""
+        return self._everything.images
+
+    @property
+    def labels(self) -> Tensor:
+        """All class indices, (N,)."""
+        return self._facts["labels"]
+
+    @property
+    def extras(self) -> Mapping[str, Tensor]:
+        """What else is known of all images, by name."""
+        return self._everything.extras
+
+    def __getattr__(self, name: str) -> Tensor:
+        return _extra(self, name)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"index {index} of a dataset of {len(self)} images")
+        batch = self.batch(torch.tensor([index % len(self)]))
+        return batch.images[0], int(batch.labels[0])
+
+    def __repr__(self) -> str:
+        channels, height, width = self.shape
+        note = f", {self.info.note}" if self.info.note else ""
+        return (
+            f"<{self.info.name} {self.info.split}: {len(self):,} images of {height}×{width}×{channels}, "
+            f"{len(self.classes)} classes{note}>"
+        )
+
+    def class_counts(self) -> Tensor:
+        """How many images each class has."""
+        return torch.bincount(self.labels.cpu(), minlength=len(self.classes))
+
+    def subset(self, index: Tensor) -> ImageDataset:
+        """These images only, in this order."""
+        return Subset(self, index)
+
+    def limit(self, count: int | None, seed: int = 0) -> ImageDataset:
+        """At most so many images, chosen at random by the seed, for a folder's images come class by class."""
+        if count is None or count >= len(self):
+            return self
+        require_positive(limit=count)
+        return self.subset(permutation(seed, 0, len(self), "limit")[:count].sort().values)
+
+    @cached_property
+    def _facts(self) -> Mapping[str, Tensor]:
+        return self.facts(torch.arange(len(self)))
+
+    @cached_property
+    def _everything(self) -> Batch:
+        require_memory(len(self) * (1 + self._copies), self.shape, f"all {len(self):,} images of {self.info.name}")
+        parts = [self.batch(index) for index in torch.arange(len(self)).split(_CHUNK)]
+        extras = {name: torch.cat([part.extras[name] for part in parts]) for name in parts[0].extras}
+        images, labels = torch.cat([part.images for part in parts]), torch.cat([part.labels for part in parts])
+        return Batch(images, labels, torch.arange(len(self)), extras)
+
+    @property
+    def _copies(self) -> int:
+        """Extra images kept with each."""
+        return 0
+
+
+class StoredDataset(ImageDataset):
+    """Images that are decoded once and kept.
+
+    Args:
+        info: name, split, classes, note.
+        images: (N, C, H, W) in uint8.
+        labels: (N,) class indices.
+        extras: what else is known, (N, ...) each.
+    """
+
+    def __init__(self, info: Info, images: Tensor, labels: Tensor, extras: Mapping[str, Tensor] | None = None) -> None:
+        if images.dim() != 4 or images.dtype != torch.uint8:
+            raise TypeError(f"images must be (N, C, H, W) in uint8, got {tuple(images.shape)} in {images.dtype}")
+        columns = {"labels": labels.long(), **(extras or {})}
+        for name, column in columns.items():
+            if len(column) != len(images):
+                raise DataError(f"{info.name} {info.split}: {len(images):,} images but {len(column):,} {name}")
+        if not len(images):
+            raise DataError(f"{info.name} {info.split}: no image at all")
+        worst = int(columns["labels"].max()), int(columns["labels"].min())
+        if worst[0] >= len(info.classes) or worst[1] < 0:
+            bad = worst[1] if worst[1] < 0 else worst[0]
+            raise DataError(f"{info.name} {info.split}: label {bad}, but classes are 0 to {len(info.classes) - 1}")
+        self.info = info
+        self.shape = (int(images.shape[1]), int(images.shape[2]), int(images.shape[3]))
+        self._images, self._columns = images, columns
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    @property
+    def images(self) -> Tensor:
+        """All images, (N, C, H, W) in uint8."""
+        return self._images
+
+    @property
+    def labels(self) -> Tensor:
+        """All class indices, (N,)."""
+        return self._columns["labels"]
+
+    @property
+    def extras(self) -> Mapping[str, Tensor]:
+        """What else is known of all images, by name."""
+        return {name: column for name, column in self._columns.items() if name != "labels"}
+
+    def facts(self, index: Tensor, epoch: int = 0) -> Mapping[str, Tensor]:
+        """Labels and extras of an index."""
+        return {name: column[index.to(column.device)] for name, column in self._columns.items()}
+
+    def batch(self, index: Tensor, epoch: int = 0) -> Batch:
+        """The images of an index (B,), uint8."""
+        facts = dict(self.facts(index))
+        images = self._images.index_select(0, index.to(self._images.device))
+        return Batch(images, facts.pop("labels"), index, facts)
+
+    def to(self, device: torch.device | str) -> StoredDataset:
+        """The same dataset on a device, where batches and augmentation then happen."""
+        columns = {name: column.to(device) for name, column in self._columns.items()}
+        return StoredDataset(self.info, self._images.to(device), columns.pop("labels"), columns)
+
+    def renamed(self, **changes: str) -> StoredDataset:
+        """The same images under another name, split or note."""
+        return StoredDataset(replace(self.info, **changes), self._images, self.labels, self.extras)
+
+
+class Subset(ImageDataset):
+    """Some images of another dataset; nothing is copied until it is asked for."""
+
+    def __init__(self, parent: ImageDataset, index: Tensor) -> None:
+        if index.dim() != 1 or not len(index) or int(index.min()) < 0 or int(index.max()) >= len(parent):
+            raise ValueError(f"a subset is chosen by indices 0 to {len(parent) - 1}, one at least, got {index}")
+        self.parent, self.index = parent, index.long().cpu()
+        self.info, self.shape = parent.info, parent.shape
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def facts(self, index: Tensor, epoch: int = 0) -> Mapping[str, Tensor]:
+        """Labels and extras of an index."""
+        return self.parent.facts(self.index[index.cpu()], epoch)
+
+    def batch(self, index: Tensor, epoch: int = 0) -> Batch:
+        """The images of an index (B,), uint8; the batch's index counts within the subset."""
+        return replace(self.parent.batch(self.index[index.cpu()], epoch), index=index)
+
+    def to(self, device: torch.device | str) -> Self:
+        """The same subset on a device."""
+        return type(self)(self.parent.to(device), self.index)
+
+    @property
+    def _copies(self) -> int:
+        return self.parent._copies
+
+
+def require_memory(count: int, shape: Sequence[int], what: str) -> None:
+    """Refuse to keep more images than the machine has memory for."""
+    needed = count * torch.Size(shape).numel()
+    have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > have * 3 // 4:
+        raise DataError(
+            f"{what} would take {needed / 2**30:.1f} GiB of memory, this machine has {have / 2**30:.1f}; "
+            "take batches, or a limit"
+        )
+
+
+def _extra(holder: Batch | ImageDataset, name: str) -> Tensor:
+    """A fact by attribute, ``dataset.pose``; called only for names that are no attribute."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    if name in holder.extras:
+        return holder.extras[name]
+    known = ", ".join(holder.extras) or "nothing else"
+    raise AttributeError(f"{type(holder).__name__} has no {name!r}; known of these images: {known}")

@@ -1,0 +1,157 @@
+"""Where data is: find it, or fetch it, and see that it is what it should be."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+from paircaps.data.cards import Card, DataFile
+from paircaps.data.errors import DataError, cannot
+from paircaps.data.stream import open_stream
+
+VARIABLE = "PAIRCAPS_DATA"
+_CHUNK = 1 << 20
+
+
+def user_cache() -> Path:
+    """The folder of this user's cache that downloads go to."""
+    import pooch
+
+    return Path(pooch.os_cache("paircaps"))
+
+
+def data_folders(root: Path | str | None = None) -> list[Path]:
+    """Folders to look in, in this order: the given one, those of $PAIRCAPS_DATA, the user's cache."""
+    given = [Path(root).expanduser()] if root is not None else []
+    named = [Path(name).expanduser() for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
+    return [*given, *named, user_cache()]
+
+
+def locate(card: Card, split: str, root: Path | str | None = None, download: bool = True) -> list[Path]:
+    """The files of a split, found or fetched.
+
+    Args:
+        card: of the dataset.
+        split: of its splits.
+        root: a folder to look in first, and to download to.
+        download: fetch what is not here; otherwise say what is missing.
+    """
+    if root is not None and not Path(root).expanduser().is_dir() and not download:
+        raise DataError(f"{root}: no such folder")
+    found = find(card, split, root)
+    if found:
+        return found
+    wanted = card.files[split][-1]
+    if not download:
+        raise DataError(_missing(card, wanted, data_folders(root)))
+    from paircaps.data.fetch import fetch
+
+    return [find_file(card, file, root) or fetch(card, file, root) for file in wanted]
+
+
+def find(card: Card, split: str, root: Path | str | None = None) -> list[Path] | None:
+    """The files of a split if all of one of its sets are here."""
+    for files in card.files[split]:
+        paths = [find_file(card, file, root) for file in files]
+        if all(paths):
+            return [path for path in paths if path]
+    return None
+
+
+def find_file(card: Card, file: DataFile, root: Path | str | None = None) -> Path | None:
+    """Where a file is: the first place that has it."""
+    return next((path for path in _candidates(card, file, root) if _is_there(path)), None)
+
+
+def verify(path: Path, file: DataFile) -> None:
+    """Refuse a file that is not the published one, byte for byte or at least in what it unpacks to."""
+    known = file.md5 or file.content_md5
+    if known is None:
+        return
+    seen = checksum(path)
+    if seen == file.md5:
+        return
+    if file.content_md5 and checksum(path, content=True, most=file.content_size) == file.content_md5:
+        return
+    raise DataError(
+        f"{path}: damaged, or not the published file: its md5 is {seen}, that of {file.name} is {known}. "
+        "Remove it to have it fetched again, or load it as it is with verify=False"
+    )
+
+
+def checksum(path: Path, content: bool = False, most: int | None = None) -> str:
+    """The md5 of a file, or of what it unpacks to."""
+    md5 = hashlib.md5(usedforsecurity=False)
+    if content:
+        with open_stream(path, most) as stream:
+            while chunk := stream.some(_CHUNK):
+                md5.update(chunk)
+        return md5.hexdigest()
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                md5.update(chunk)
+    except OSError as error:
+        raise cannot("read", path, error) from None
+    return md5.hexdigest()
+
+
+def _candidates(card: Card, file: DataFile, root: Path | str | None) -> Iterator[Path]:
+    names = (file.name, *file.also)
+    given = Path(root).expanduser() if root is not None else None
+    for folder in data_folders(root):
+        inside = [folder / name for name in card.folders]
+        # a folder that was given by hand may be the dataset's own, if its files have names that say so
+        if folder == given:
+            inside.append(folder)
+        yield from (place / name for place in inside for name in names)
+    if card.system:
+        yield from (Path(card.system) / name for name in names)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise cannot("look for", path, error) from None
+
+
+def _missing(card: Card, files: tuple[DataFile, ...], folders: list[Path]) -> str:
+    names = ", ".join(file.name for file in files)
+    looked = ", ".join(str(folder) for folder in folders)
+    return f"{card.name}: {names} not found in {looked}. `paircaps data get {card.name}` fetches it"
+
+
+def remember_checksum(path: Path, card: Card) -> None:
+    """For a file without a published checksum: record the one first seen, and refuse another one later."""
+    record = user_cache() / card.name / f"{path.name}.md5-first-seen"
+    seen = checksum(path)
+    try:
+        first = record.read_text().strip() if record.exists() else None
+    except OSError as error:
+        raise cannot("read", record, error) from None
+    if first is None:
+        _record(record, seen, path)
+    elif first != seen:
+        raise DataError(
+            f"{path}: its md5 is {seen}, but was {first} when first seen here (there is no published one). If this "
+            f"file is right, remove {record}"
+        )
+
+
+def _record(record: Path, seen: str, path: Path) -> None:
+    try:
+        record.parent.mkdir(parents=True, exist_ok=True)
+        partial = record.with_name(f"{record.name}.{os.getpid()}")
+        partial.write_text(seen + "\n")
+        partial.replace(record)
+    except OSError as error:
+        warnings.warn(f"the md5 of {path}, {seen}, could not be recorded at {record}: {error.strerror}", stacklevel=2)
+        return
+    warnings.warn(
+        f"no checksum of {path.name} is published: recorded its md5, {seen}, at {record}, and will compare with it",
+        stacklevel=2,
+    )

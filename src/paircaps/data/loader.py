@@ -1,0 +1,88 @@
+"""Batches of a dataset, in an order that is a pure function of (seed, epoch).
+
+Any batch can be had by its number, so there is nothing to save for a resume: continue with the next number. In several
+processes each takes its share of every batch: two with half of 128 each see just what one with 128 sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from paircaps._checks import require_bool, require_not_negative, require_positive
+from paircaps.data.augment import Augmentation, as_float
+from paircaps.data.dataset import Batch, ImageDataset
+from paircaps.data.randomness import permutation, uniform
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Batches by epoch and step.
+
+    Args:
+        dataset: where images come from; batches are made where its tensors are.
+        batch_size: images in a batch, of all processes together.
+        augment: what happens to them; images become floats in 0..1 in any case.
+        seed: of the order and the augmentation.
+        shuffle: every epoch in another order; otherwise in the dataset's.
+        drop_last: leave out a last batch that is not full.
+        rank, world_size: which share of every batch is this process's.
+    """
+
+    dataset: ImageDataset
+    batch_size: int = 128
+    augment: Augmentation | None = None
+    seed: int = 0
+    shuffle: bool = True
+    drop_last: bool = False
+    rank: int = 0
+    world_size: int = 1
+
+    def __post_init__(self) -> None:
+        require_positive(batch_size=self.batch_size, world_size=self.world_size)
+        require_not_negative(rank=self.rank)
+        require_bool(shuffle=self.shuffle, drop_last=self.drop_last)
+        if self.rank >= self.world_size:
+            raise ValueError(f"rank must be below world_size, {self.world_size}, got {self.rank}")
+        if self.batch_size % self.world_size:
+            raise ValueError(f"batch_size {self.batch_size} cannot be shared evenly by {self.world_size} processes")
+        if self.drop_last and self.batch_size > len(self.dataset):
+            raise ValueError(
+                f"batch_size {self.batch_size} is more than the {len(self.dataset)} images there are, and drop_last "
+                "would leave none"
+            )
+
+    def __len__(self) -> int:
+        """Batches in an epoch."""
+        full, rest = divmod(len(self.dataset), self.batch_size)
+        return full + (rest > 0 and not self.drop_last)
+
+    def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch, from a step on."""
+        order = self.order(epoch)
+        for step in range(start, len(self)):
+            yield self._batch(order, epoch, step)
+
+    def batch(self, epoch: int, step: int) -> Batch:
+        """One batch: this process's share of it."""
+        if not 0 <= step < len(self):
+            raise IndexError(f"step {step} of an epoch of {len(self)} batches")
+        return self._batch(self.order(epoch), epoch, step)
+
+    def order(self, epoch: int) -> Tensor:
+        """All indices of the dataset as they come in an epoch, (N,)."""
+        require_not_negative(epoch=epoch)
+        length = len(self.dataset)
+        return permutation(self.seed, epoch, length) if self.shuffle else torch.arange(length)
+
+    def _batch(self, order: Tensor, epoch: int, step: int) -> Batch:
+        whole = order[step * self.batch_size : (step + 1) * self.batch_size]
+        index = whole.tensor_split(self.world_size)[self.rank]
+        batch = self.dataset.batch(index, epoch)
+        images = batch.images
+        if self.augment is not None:
+            images = self.augment.apply(images, uniform(self.seed, epoch, index, self.augment.draws, "augment"))
+        return replace(batch, images=as_float(images))

@@ -1,0 +1,193 @@
+"""The six published datasets: files to tensors."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from paircaps._checks import height_and_width, require_bool, require_choice
+from paircaps.data.cards import AFFNIST, CIFAR10, SMALLNORB, SVHN, Card
+from paircaps.data.cifar import CifarBatch, read_cifar, read_cifar_tar
+from paircaps.data.dataset import Info, StoredDataset
+from paircaps.data.errors import DataError
+from paircaps.data.files import locate, remember_checksum, verify
+from paircaps.data.idx import read_idx
+from paircaps.data.matlab import read_mat
+from paircaps.data.norb import read_norb
+from paircaps.data.stream import ByteStream, guarded, open_stream
+
+Root = Path | str | None
+_RESIZE_CHUNK = 2048
+
+
+def load_idx(card: Card) -> Callable[..., StoredDataset]:
+    """The loader of MNIST or Fashion-MNIST."""
+
+    def load(split: str, root: Root = None, download: bool = True, verify: bool = True) -> StoredDataset:
+        paths = _paths(card, split, root, download, verify)
+        images, labels = (
+            read_idx(path, rank, file.content_size if verify else None)
+            for path, rank, file in zip(paths, (3, 1), card.files[split][0], strict=True)
+        )
+        _check(card, split, paths, verify)
+        return StoredDataset(_info(card, split), torch.from_numpy(images).unsqueeze(1), torch.from_numpy(labels))
+
+    return load
+
+
+def load_cifar10(split: str, root: Root = None, download: bool = True, verify: bool = True) -> StoredDataset:
+    """CIFAR-10 from its .bin files or the tar they come in."""
+    paths = _paths(CIFAR10, split, root, download, verify)
+    files = CIFAR10.files[split][0]
+    if len(paths) == len(files) and paths[0].name == files[0].name:
+        batches = [read_cifar(path) for path in paths]
+        names = [str(path) for path in paths]
+    else:
+        batches = read_cifar_tar(paths[0], [file.name for file in files])
+        names = [f"{paths[0]}: {file.name}" for file in files]
+    if verify:
+        _require_batches(batches, names, [file.md5 for file in files])
+    images = np.concatenate([batch.images for batch in batches])
+    labels = np.concatenate([batch.labels for batch in batches])
+    return StoredDataset(_info(CIFAR10, split), torch.from_numpy(images), torch.from_numpy(labels))
+
+
+def load_svhn(
+    split: str, root: Root = None, download: bool = True, verify: bool = True, extra: bool = False
+) -> StoredDataset:
+    """SVHN's cropped digits.
+
+    Args:
+        split: train, test, or extra by itself.
+        root, download, verify: as everywhere.
+        extra: add the 531,131 easier digits to the train split.
+    """
+    require_bool(extra=extra)
+    if extra and split != "train":
+        raise ValueError(f"extra digits are added to the train split, not to {split!r}")
+    parts = [_svhn_part(part, root, download, verify) for part in ([split, "extra"] if extra else [split])]
+    images, labels = (torch.cat(tensors) if extra else tensors[0] for tensors in zip(*parts, strict=True))
+    return StoredDataset(_info(SVHN, split), images, labels)
+
+
+def _svhn_part(split: str, root: Root, download: bool, verify: bool) -> tuple[Tensor, Tensor]:
+    (path,) = paths = _paths(SVHN, split, root, download, verify)
+    with open_stream(path) as stream:
+        arrays = read_mat(stream, ["X", "y"])
+        pixels, labels = arrays["X"], arrays["y"].ravel()
+        if pixels.dtype != np.uint8 or pixels.shape[:3] != (32, 32, 3):
+            raise stream.error(f"X is {pixels.shape} of {pixels.dtype} in place of (32, 32, 3, N) of uint8")
+        if len(labels) and not (labels.min() >= 1 and labels.max() <= 10):
+            raise stream.error(f"labels must be 1 to 10, got {labels.min()} to {labels.max()}")
+    _check(SVHN, split, paths, verify)
+    images = np.ascontiguousarray(pixels.reshape(32, 32, 3, -1).transpose(3, 2, 0, 1))
+    return torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64) % 10)  # 10 is the digit 0
+
+
+def load_smallnorb(
+    split: str,
+    root: Root = None,
+    download: bool = True,
+    verify: bool = True,
+    stereo: str = "images",
+    image_size: int | tuple[int, int] | None = None,
+) -> StoredDataset:
+    """smallNORB; extras: ``instance``, ``elevation``, ``azimuth``, ``lighting``, and ``camera`` where pairs are parted.
+
+    Args:
+        split: train or test.
+        root, download, verify: as everywhere.
+        stereo: ``"images"``, every pair as two images of one channel; ``"channels"``, as one image of two.
+        image_size: scale the 96×96 images down to this; the paper takes 48.
+    """
+    require_choice("stereo", stereo, ("images", "channels"))
+    paths = _paths(SMALLNORB, split, root, download, verify)
+    most = [file.content_size if verify else None for file in SMALLNORB.files[split][0]]
+    pixels, categories, facts = (
+        read_norb(path, rank, limit) for path, rank, limit in zip(paths, (4, 1, 2), most, strict=True)
+    )
+    if pixels.shape[1] != 2 or facts.shape[1] != 4 or not len(pixels) == len(categories) == len(facts):
+        shapes = f"{pixels.shape}, {categories.shape}, {facts.shape}"
+        raise DataError(f"{paths[0]}: images, categories and facts do not belong together: {shapes}")
+    _check(SMALLNORB, split, paths, verify)
+    images, labels = torch.from_numpy(pixels), torch.from_numpy(categories.astype(np.int64))
+    columns = dict(zip(("instance", "elevation", "azimuth", "lighting"), torch.from_numpy(facts).long().T, strict=True))
+    if stereo == "images":
+        columns = {name: column.repeat_interleave(2) for name, column in columns.items()}
+        columns["camera"] = torch.arange(2).repeat(len(images))
+        images, labels = images.reshape(-1, 1, *images.shape[2:]), labels.repeat_interleave(2)
+    if image_size is not None:
+        images = resized(images, height_and_width("image_size", image_size))
+    return StoredDataset(_info(SMALLNORB, split), images, labels, columns)
+
+
+def load_affnist(split: str, root: Root = None, download: bool = True, verify: bool = True) -> StoredDataset:
+    """aff-NIST's 32 transformations of MNIST's test digits."""
+    (path,) = _paths(AFFNIST, split, root, download, verify)
+    with _open_mat(path) as stream:
+        arrays = read_mat(stream, ["affNISTdata.image", "affNISTdata.label_int"])
+        pixels, labels = arrays["affNISTdata.image"], arrays["affNISTdata.label_int"].ravel()
+        if pixels.dtype != np.uint8 or pixels.ndim != 2 or len(pixels) != 40 * 40:
+            raise stream.error(f"image is {pixels.shape} of {pixels.dtype} in place of (1600, N) of uint8")
+    if verify:
+        remember_checksum(path, AFFNIST)
+    images = torch.from_numpy(np.ascontiguousarray(pixels.T)).view(-1, 1, 40, 40)
+    return StoredDataset(_info(AFFNIST, split), images, torch.from_numpy(labels.astype(np.int64)))
+
+
+def resized(images: Tensor, size: tuple[int, int]) -> Tensor:
+    """Images (N, C, H, W) in uint8 at another size; a smaller one has the mean of the pixels that each new one covers."""
+    mode = "area" if size[0] <= images.shape[-2] and size[1] <= images.shape[-1] else "bilinear"
+    parts = [F.interpolate(part.float(), size, mode=mode) for part in images.split(_RESIZE_CHUNK)]
+    return torch.cat([part.round().to(torch.uint8) for part in parts])
+
+
+@contextmanager
+def _open_mat(path: Path) -> Iterator[ByteStream]:
+    """A .mat file, by itself or alone in a zip; nothing is unpacked to disk."""
+    with path.open("rb") as file:
+        packed = file.read(4) == b"PK\x03\x04"
+    if not packed:
+        with open_stream(path) as stream:
+            yield stream
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = [member for member in archive.infolist() if member.filename.endswith(".mat")]
+            if len(members) != 1:
+                raise DataError(f"{path}: holds {len(members)} .mat files in place of one")
+            if members[0].flag_bits & 1:
+                raise DataError(f"{path}: {members[0].filename} is encrypted")
+            with archive.open(members[0]) as member:
+                yield ByteStream(f"{path}: {members[0].filename}", guarded(path, member.read), members[0].file_size)
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
+        raise DataError(f"{path}: not a readable zip: {error}") from None
+
+
+def _paths(card: Card, split: str, root: Root, download: bool, verify: bool) -> list[Path]:
+    require_bool(download=download, verify=verify)
+    require_choice(f"split of {card.name}", split, tuple(card.files))
+    return locate(card, split, root, download)
+
+
+def _check(card: Card, split: str, paths: list[Path], wanted: bool) -> None:
+    if wanted:
+        for path, file in zip(paths, card.files[split][0], strict=True):
+            verify(path, file)
+
+
+def _info(card: Card, split: str) -> Info:
+    return Info(card.name, split, card.classes)
+
+
+def _require_batches(batches: list[CifarBatch], names: list[str], sums: list[str | None]) -> None:
+    for batch, name, md5 in zip(batches, names, sums, strict=True):
+        if batch.md5 != md5:
+            raise DataError(f"{name}: damaged, or not the published file: its md5 is {batch.md5}, should be {md5}")

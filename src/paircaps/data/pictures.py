@@ -1,0 +1,116 @@
+"""One picture, out of a file of any kind and size, as a tensor of the size wanted."""
+
+from __future__ import annotations
+
+import io
+import struct
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from paircaps.data.errors import DataError, cannot
+from paircaps.data.stream import file_size
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp"}
+UNREAD = {".gif", ".tif", ".tiff", ".svg", ".heic", ".heif", ".avif", ".jp2", ".ico", ".psd", ".ppm", ".pgm", ".tga"}
+"""Pictures too, but of kinds that are not read; one among the others is an error, not a file to pass over."""
+
+MAX_PIXELS = 64_000_000
+_FILE_MOST = 256 << 20
+_FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
+_SIXTEEN_BIT = ("I", "I;16", "I;16B", "I;16L", "I;16N")
+
+Fit = Literal["crop", "pad", "stretch"]
+FITS: tuple[Fit, ...] = ("crop", "pad", "stretch")
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a picture's file, if it is of a sensible size."""
+    size = file_size(path)
+    if size > _FILE_MOST:
+        raise DataError(f"{path}: {size:,} bytes are too many for a picture, {_FILE_MOST:,} at most")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise cannot("read", path, error) from None
+
+
+def decode_picture(
+    content: bytes,
+    name: str,
+    size: tuple[int, int],
+    channels: int = 3,
+    fit: Fit = "crop",
+    background: int = 255,
+    max_pixels: int = MAX_PIXELS,
+) -> Tensor:
+    """A picture as (channels, *size) in uint8.
+
+    Args:
+        content: of a PNG, JPEG, BMP or WebP file, whatever its name says; of an animation, the first picture.
+        name: for messages.
+        size: (height, width).
+        channels: 1 for grey, 3 for colour.
+        fit: how another aspect is dealt with: cut off what is too long, pad with black, or distort.
+        background: the grey that shows through where the picture is transparent.
+        max_pixels: refuse a picture that unpacks to more.
+    """
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(io.BytesIO(content), formats=_FORMATS) as picture:
+            if picture.width * picture.height > max_pixels:
+                raise _too_large(name, f"{picture.width}×{picture.height}", max_pixels)
+            picture.draft(None, (4 * size[1], 4 * size[0]))  # a large JPEG is decoded at a fraction of its size
+            return _as_tensor(_fitted(_eight_bit(picture, channels, background), size, fit))
+    except UnidentifiedImageError:
+        raise DataError(f"{name}: not a PNG, JPEG, BMP or WebP picture") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise _too_large(name, "so many", max_pixels) from None
+    except (OSError, ValueError, SyntaxError, EOFError, struct.error, IndexError, TypeError, OverflowError) as error:
+        # Pillow's decoders complain of damaged files in all these ways
+        raise DataError(f"{name}: damaged picture: {error}") from None
+
+
+def _too_large(name: str, seen: str, most: int) -> DataError:
+    return DataError(f"{name}: {seen} pixels are too many, {most:,} at most")
+
+
+def _eight_bit(picture: Image.Image, channels: int, background: int) -> Image.Image:
+    """Upright, opaque, eight bits a channel, grey or colour."""
+    from PIL import Image, ImageOps
+
+    picture = ImageOps.exif_transpose(picture)
+    if picture.mode in _SIXTEEN_BIT:
+        values = np.asarray(picture).astype(np.int64).clip(0, 65535)
+        picture = Image.fromarray(((values + 128) // 257).astype(np.uint8))
+    if picture.has_transparency_data:
+        picture = picture.convert("RGBA")
+        behind = Image.new("RGBA", picture.size, (background, background, background, 255))
+        picture = Image.alpha_composite(behind, picture)
+    if channels == 3:
+        return picture.convert("RGB")
+    # CMYK has no road to grey but over colour
+    return (picture if picture.mode == "L" else picture.convert("RGB")).convert("L")
+
+
+def _fitted(picture: Image.Image, size: tuple[int, int], fit: Fit) -> Image.Image:
+    from PIL import Image, ImageOps
+
+    wanted, smooth = (size[1], size[0]), Image.Resampling.BILINEAR  # Pillow's averages over all pixels it covers
+    if fit == "crop":
+        return ImageOps.fit(picture, wanted, smooth)
+    if fit == "pad":
+        return ImageOps.pad(picture, wanted, smooth)
+    return picture.resize(wanted, smooth)
+
+
+def _as_tensor(picture: Image.Image) -> Tensor:
+    pixels = np.array(picture)
+    return torch.from_numpy(pixels.reshape(*pixels.shape[:2], -1)).permute(2, 0, 1).contiguous()
