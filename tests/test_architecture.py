@@ -13,7 +13,9 @@ SOURCE = Path(paircaps.__file__).parent
 # each room may import from the rooms before it
 EQUATIONS = ["_checks", "_labels", "_precision", "registry", "functional"]
 LAYERS = ["norm", "votes", "routing", "capsules", "models", "testing"]
-ORDER = EQUATIONS + LAYERS
+DATA = ["_files", "data"]  # knows no model
+TOP = ["bench", "cli", "__main__"]
+ORDER = EQUATIONS + LAYERS + DATA + TOP
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
 

@@ -218,20 +218,12 @@ SMALLNORB = Card(
         "train": _norb_files(
             "46789x9x18x6x2x96x96-training",
             131_896_188,
-            (
-                "66054832f9accfe74a0f4c36a75bc0a2",
-                "23c8b86101fbf0904a000b43d3ed2fd9",
-                "51dee1210a742582ff607dfd94e332e3",
-            ),
+            "66054832f9accfe74a0f4c36a75bc0a2 23c8b86101fbf0904a000b43d3ed2fd9 51dee1210a742582ff607dfd94e332e3",
         ),
         "test": _norb_files(
             "01235x9x18x6x2x96x96-testing",
             130_799_817,
-            (
-                "e4ad715691ed5a3a5f138751a4ceb071",
-                "5aa791cd7e6016cf957ce9bdb93b8603",
-                "a9454f3864d7fd4bb3ea7fc3eb84924e",
-            ),
+            "e4ad715691ed5a3a5f138751a4ceb071 5aa791cd7e6016cf957ce9bdb93b8603 a9454f3864d7fd4bb3ea7fc3eb84924e",
         ),
     },
     ("smallnorb", "smallNORB", "norb-small"),

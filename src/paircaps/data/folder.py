@@ -150,8 +150,8 @@ def _require_every_class(folder: Path, split: str, classes: tuple[str, ...], see
     for label, name in enumerate(classes):
         if label not in seen:
             raise DataError(
-                f"{folder}: by chance no picture of class {name!r} is in the {split} split; give more pictures, another "
-                "seed or test_fraction, or folders train/ and test/"
+                f"{folder}: by chance no picture of class {name!r} is in the {split} split; give more pictures, "
+                "another seed or test_fraction, or folders train/ and test/"
             )
 
 

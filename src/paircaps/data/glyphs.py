@@ -47,9 +47,7 @@ def font_file(name: str) -> Path:
 
     path = Path(matplotlib.get_data_path(), "fonts", "ttf", f"{name}.ttf")
     if not path.exists():
-        raise DataError(
-            f"{path}: Matplotlib's font {name} is not there; is this an unusual installation of Matplotlib?"
-        )
+        raise DataError(f"{path}: a font that Matplotlib ships is not there")
     return path
 
 

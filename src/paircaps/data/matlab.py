@@ -1,7 +1,7 @@
 """MATLAB's level 5 .mat format, as far as arrays of numbers go, plain or inside a structure.
 
-SciPy reads these files too, but takes memory as their headers ask for it: 4 GB for a file of 200 bytes. This reader takes
-only what is there, skips what nobody asked for, and knows nothing of objects. Its tests hold it to SciPy's answers.
+SciPy reads these files too, but takes memory as their headers ask for it. This reader takes only what is there, skips
+what nobody asked for, and knows nothing of objects. Its tests hold it to SciPy's answers.
 
 A file is a header and elements; an element is a tag (type, size) and a body; an array is an element whose body is
 again elements: flags, dimensions, name, values, each padded to eight bytes. A structure has arrays in place of values.
@@ -110,9 +110,7 @@ def _array(stream: ByteStream, order: str, path: str, wanted: Collection[str]) -
     if kind == _STRUCTURE and not is_wanted:
         return _structure(stream, order, path, shape, wanted)
     if kind not in _ARRAYS or int(flags[0]) & _COMPLEX:
-        raise stream.error(
-            f"{path} is {_REFUSED.get(kind, 'not an array of real numbers')}: only real numbers are read"
-        )
+        raise stream.error(f"{path} is {_REFUSED.get(kind, 'no array of real numbers')}: only those are read")
     if not is_wanted:
         raise stream.error(f"{path} is an array, not a structure")
     return {path: _values(stream, order, path, shape)}

@@ -25,6 +25,7 @@ from paircaps.data.stream import ByteStream, guarded, open_stream
 
 Root = Path | str | None
 _RESIZE_CHUNK = 2048
+_NORB_FACTS: tuple[str, ...] = ("instance", "elevation", "azimuth", "lighting")
 
 
 def load_idx(card: Card) -> Callable[..., StoredDataset]:
@@ -66,7 +67,9 @@ def load_svhn(
 
     Args:
         split: train, test, or extra by itself.
-        root, download, verify: as everywhere.
+        root: a folder to look in first, and to download to.
+        download: fetch what is not here.
+        verify: refuse files that are not the published ones.
         extra: add the 531,131 easier digits to the train split.
     """
     require_bool(extra=extra)
@@ -103,7 +106,9 @@ def load_smallnorb(
 
     Args:
         split: train or test.
-        root, download, verify: as everywhere.
+        root: a folder to look in first, and to download to.
+        download: fetch what is not here.
+        verify: refuse files that are not the published ones.
         stereo: ``"images"``, every pair as two images of one channel; ``"channels"``, as one image of two.
         image_size: scale the 96×96 images down to this; the paper takes 48.
     """
@@ -118,7 +123,7 @@ def load_smallnorb(
         raise DataError(f"{paths[0]}: images, categories and facts do not belong together: {shapes}")
     _check(SMALLNORB, split, paths, verify)
     images, labels = torch.from_numpy(pixels), torch.from_numpy(categories.astype(np.int64))
-    columns = dict(zip(("instance", "elevation", "azimuth", "lighting"), torch.from_numpy(facts).long().T, strict=True))
+    columns = dict(zip(_NORB_FACTS, torch.from_numpy(facts).long().T, strict=True))
     if stereo == "images":
         columns = {name: column.repeat_interleave(2) for name, column in columns.items()}
         columns["camera"] = torch.arange(2).repeat(len(images))
@@ -143,7 +148,7 @@ def load_affnist(split: str, root: Root = None, download: bool = True, verify: b
 
 
 def resized(images: Tensor, size: tuple[int, int]) -> Tensor:
-    """Images (N, C, H, W) in uint8 at another size; a smaller one has the mean of the pixels that each new one covers."""
+    """Images (N, C, H, W) in uint8 at another size; a pixel of a smaller one is the mean of those it covers."""
     mode = "area" if size[0] <= images.shape[-2] and size[1] <= images.shape[-1] else "bilinear"
     parts = [F.interpolate(part.float(), size, mode=mode) for part in images.split(_RESIZE_CHUNK)]
     return torch.cat([part.round().to(torch.uint8) for part in parts])

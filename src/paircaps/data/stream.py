@@ -80,7 +80,7 @@ class ByteStream:
             raise self.error(f"{what} claims {count:,} bytes, of which there can be {self.most:,} at most")
 
     def at_end(self) -> bool:
-        """Whether nothing follows. (A gzip file's own checksum is compared only here.)"""
+        """Whether nothing follows; a gzip file's own checksum is compared only here."""
         if not self._ahead:
             self._ahead = self._read(1)
         return not self._ahead

@@ -1,7 +1,7 @@
 """Moving pictures about, a batch at a time, on whatever device they are.
 
-A pose is five numbers: x (pixels to the right) and y (pixels down) of the middle, rotation (degrees, counter-clockwise as
-one sees it), scale, and shear. A point q of the upright picture, counted from its middle, goes to
+A pose is five numbers: x (pixels to the right) and y (pixels down) of the middle, rotation (degrees, counter-clockwise
+as one sees it), scale, and shear. A point q of the upright picture, counted from its middle, goes to
 
     q' = (x, y) + R(rotation) · [[1, shear], [0, 1]] · scale · q
 """

@@ -23,7 +23,8 @@ def wrap_dataset(
         dataset: a ``torch.utils.data.Dataset`` of pictures: PIL images, uint8 tensors (C, H, W), floats in 0..1, or
             arrays (H, W) or (H, W, C) in uint8, all of one size.
         classes: their names; without them, the labels as text.
-        name, split: what it is called in messages and results.
+        name: what it is called in messages and results.
+        split: what part it is.
     """
     try:
         length = len(dataset)

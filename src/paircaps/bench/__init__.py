@@ -1,0 +1,1 @@
+"""Benchmarks: ratios within one interleaved run, with the machine beside them."""

@@ -1,0 +1,50 @@
+"""The command ``paircaps``: one file a group of subcommands, one thin function each.
+
+Exit codes: 0 done; 1 could not be done, and a sentence on standard error says why; 2 a wrong command line; 130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+
+import paircaps
+from paircaps.cli import bench, data
+from paircaps.data.errors import DataError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    parser = argparse.ArgumentParser(prog="paircaps", description="Capsule networks by pairwise agreement.")
+    parser.add_argument("--version", action="version", version=f"paircaps {paircaps.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for group in (data, bench):
+        group.add_commands(commands)
+    options = parser.parse_args(arguments)
+    warnings.showwarning = _say
+    try:
+        code = options.run(options)
+        sys.stdout.flush()
+    except DataError as error:
+        return _fail(str(error))
+    except KeyboardInterrupt:
+        return _fail("stopped", 130)
+    except BrokenPipeError:  # the reader of a pipe, `| head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        return _fail(f"{error.filename + ': ' if error.filename else ''}{error.strerror or error}")
+    return code
+
+
+def _fail(reason: str, code: int = 1) -> int:
+    print(f"paircaps: {reason}", file=sys.stderr)
+    return code
+
+
+def _say(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning as a sentence, without the line of code it came from."""
+    print(f"paircaps: note: {message}", file=sys.stderr)

@@ -1,0 +1,187 @@
+"""``paircaps data``: what is here, fetch it, look at it, check it."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import shutil
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from paircaps.cli.arguments import data_folder, whole_number
+from paircaps.data.cards import CARDS, Card
+from paircaps.data.catalogue import load_dataset
+from paircaps.data.dataset import ImageDataset
+from paircaps.data.errors import DataError
+from paircaps.data.files import find, locate
+from paircaps.data.sheet import ROWS, contact_sheet, require_picture_name, save_picture
+
+_OPTIONAL = {("svhn", "extra")}
+"""Splits that are fetched and checked only when they are asked for by name."""
+
+
+def add_commands(commands: Any) -> None:
+    """Declare ``data`` and its subcommands."""
+    data = commands.add_parser("data", help="find, fetch, look at and check datasets", description=__doc__)
+    group = data.add_subparsers(metavar="WHAT", required=True)
+    common = data_folder()
+
+    listing = group.add_parser("list", parents=[common], help="what is here, where, its licence and citation")
+    listing.add_argument("--json", action="store_true", help="as JSON")
+    listing.set_defaults(run=list_datasets)
+
+    get = group.add_parser("get", parents=[common], help="download a dataset, or say where it is")
+    get.add_argument("names", nargs="+", metavar="NAME", help=", ".join(name for name in CARDS if CARDS[name].files))
+    get.add_argument("--split", help="only this one, such as svhn's extra")
+    get.set_defaults(run=get_datasets)
+
+    show = group.add_parser("show", parents=[common], help="a labelled contact sheet")
+    show.add_argument("name", metavar="NAME", help="a dataset, or a folder with one subfolder a class")
+    show.add_argument("-o", "--out", type=Path, required=True, metavar="PICTURE", help="a .png, .jpg or .webp file")
+    show.add_argument("--split", default="train", help="train (the default) or test")
+    show.add_argument("--columns", type=whole_number(1, 100), default=10, help="images in a row")
+    show.add_argument("--rows", type=whole_number(1, 100), default=ROWS, help="most rows")
+    show.add_argument("--seed", type=whole_number(0), default=0, help="which images")
+    show.add_argument(
+        "--option", action="append", default=[], metavar="KEY=VALUE", help="of the dataset, as image_size=64"
+    )
+    show.set_defaults(run=show_dataset)
+
+    check = group.add_parser("check", parents=[common], help="read a dataset whole and compare its checksums")
+    check.add_argument("names", nargs="+", metavar="NAME", help="a dataset, or a folder of pictures")
+    check.set_defaults(run=check_datasets)
+
+
+def list_datasets(options: argparse.Namespace) -> int:
+    """Print every dataset: whether it is here, where, and under what terms."""
+    rows = [_row(card, options.data_dir) for card in CARDS.values()]
+    if options.json:
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+        return 0
+    width = max(shutil.get_terminal_size((100, 24)).columns, 60)
+    for row in rows:
+        counts = " + ".join(f"{count:,} {split}" for split, count in row["images"].items())
+        channels, height, across = row["shape"]
+        lines = [
+            f"{row['title']}; {counts} images of {height}×{across}×{channels}",
+            row["state"],
+            f"licence: {row['licence']}",
+            f"cite: {row['citation']}",
+        ]
+        if row["stand_in_for"]:
+            lines.insert(1, f"a stand-in for {row['stand_in_for']}, which it is not")
+        print(row["name"])
+        for line in lines:
+            print(textwrap.fill(line, width, initial_indent="    ", subsequent_indent="        "))
+    print("\nYour own pictures: give a folder with one subfolder a class in place of a name.")
+    return 0
+
+
+def get_datasets(options: argparse.Namespace) -> int:
+    """Find or download every file of the datasets named."""
+    cards = [_card(name) for name in options.names]
+    for card in cards:
+        if (not card.files and card.base not in CARDS) or card.base == "glyphs":
+            print(f"{card.name}: made on the fly, nothing to download")
+            continue
+        source = card if card.files else CARDS[str(card.base)]
+        for split in _splits(source, options.split):
+            for path in locate(source, split, options.data_dir):
+                print(path)
+    return 0
+
+
+def show_dataset(options: argparse.Namespace) -> int:
+    """Draw a contact sheet."""
+    require_picture_name(options.out)
+    dataset = _load(options.name, options.split, options.data_dir, dict(map(_key_and_value, options.option)))
+    save_picture(contact_sheet(dataset, options.columns, options.rows, options.seed), options.out)
+    print(f"{options.out}: {dataset!r}")
+    return 0
+
+
+def check_datasets(options: argparse.Namespace) -> int:
+    """Read datasets whole; say what is in them, and go on after one that is damaged."""
+    code = 0
+    for name in options.names:
+        card = CARDS.get(name)
+        splits = _splits(card, None) if card and card.files else ["train", "test"]
+        extra: dict[str, object] = {"download": False} if card else {}
+        for split in splits:
+            try:
+                dataset = _load(name, split, options.data_dir, extra)
+            except DataError as error:
+                print(f"BAD   {name} {split}: {error}")
+                code = 1
+                continue
+            counts = ", ".join(
+                f"{label} {count:,}"
+                for label, count in zip(dataset.classes, dataset.class_counts().tolist(), strict=True)
+            )
+            print(f"good  {dataset!r}: {counts}")
+    return code
+
+
+def _load(name: str, split: str, root: Path | None, options: dict[str, object]) -> ImageDataset:
+    """A dataset, or a folder of pictures; wrong names and options are the user's, so they are no tracebacks."""
+    if name not in CARDS and Path(name).is_dir():
+        name = str(Path(name).absolute())
+        root = None
+    try:
+        return load_dataset(name, split, root, **options)
+    except (TypeError, ValueError) as error:
+        raise DataError(str(error)) from error
+
+
+def _row(card: Card, root: Path | None) -> dict[str, Any]:
+    source = card if card.files else CARDS.get(card.base or "", card)
+    places = {split: find(source, split, root) for split in source.files if (source.name, split) not in _OPTIONAL}
+    here = all(places.values())
+    folders = sorted({str(path.parent) for paths in places.values() for path in paths or []})
+    if not source.files:
+        state = "made on the fly, always here"
+    elif here:
+        state = f"here: {', '.join(folders)}" if card.files else f"made on the fly from {source.name}, which is here"
+    else:
+        missing = " and ".join(split for split, paths in places.items() if not paths)
+        of = "" if card.files else f"made on the fly from {source.name}; "
+        state = f"{of}not here ({missing}): paircaps data get {source.name}"
+    return {
+        "name": card.name,
+        "title": card.title,
+        "here": here,
+        "state": state,
+        "folders": folders,
+        "images": card.counts,
+        "shape": card.shape,
+        "classes": card.classes,
+        "licence": card.licence,
+        "citation": card.citation,
+        "stand_in_for": card.stand_in,
+    }
+
+
+def _card(name: str) -> Card:
+    if name not in CARDS:
+        raise DataError(f"unknown dataset {name!r}. Known: {', '.join(CARDS)}")
+    return CARDS[name]
+
+
+def _splits(card: Card, wanted: str | None) -> list[str]:
+    if wanted is None:
+        return [split for split in card.files if (card.name, split) not in _OPTIONAL]
+    if wanted not in card.files:
+        raise DataError(f"{card.name} has no split {wanted!r}, only {', '.join(card.files)}")
+    return [wanted]
+
+
+def _key_and_value(text: str) -> tuple[str, object]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise DataError(f"an option is KEY=VALUE, got {text!r}")
+    try:
+        return key, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return key, value

@@ -1,0 +1,166 @@
+"""A contact sheet: what a dataset looks like, on one labelled page."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from paircaps._checks import require_positive
+from paircaps._files import write_whole
+from paircaps.data.dataset import Batch, ImageDataset
+from paircaps.data.errors import DataError, cannot
+from paircaps.data.glyphs import font_file
+from paircaps.data.randomness import permutation
+
+if TYPE_CHECKING:
+    from PIL import Image, ImageFont
+
+FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
+ROWS = 12
+_TILE, _GAP, _MARGIN, _TEXT, _TITLE = 64, 4, 16, 14, 18
+_PAPER, _INK, _PALE = "white", "#222222", "#666666"
+
+
+def contact_sheet(dataset: ImageDataset, columns: int = 10, rows: int = ROWS, seed: int = 0) -> Image.Image:
+    """Some images of every class, a class a row; or of pairs, each with its two digits in two colours below.
+
+    Args:
+        dataset: to show.
+        columns: images in a row.
+        rows: most rows.
+        seed: which images.
+    """
+    require_positive(columns=columns, rows=rows)
+    if "originals" in dataset.batch(torch.zeros(1, dtype=torch.long)).extras:
+        return _sheet_of_pairs(dataset, columns, min(rows, 5), seed)
+    return _sheet_of_classes(dataset, columns, rows, seed)
+
+
+def save_picture(picture: Image.Image, path: Path) -> None:
+    """Write a picture, whole or not at all."""
+    require_picture_name(path)
+    content = io.BytesIO()
+    picture.save(content, FORMATS[path.suffix.lower()])
+    try:
+        write_whole(path, content.getvalue())
+    except OSError as error:
+        raise cannot("write", path, error) from None
+
+
+def require_picture_name(path: Path) -> None:
+    """Refuse a name that says no kind of picture, or a folder that is not there: before the work, not after it."""
+    if path.suffix.lower() not in FORMATS:
+        raise DataError(f"{path}: the name of a picture must end in {', '.join(FORMATS)}")
+    if path.is_dir() or not path.parent.is_dir():
+        raise DataError(f"{path}: {'is a folder' if path.is_dir() else f'no such folder: {path.parent}'}")
+
+
+def _sheet_of_classes(dataset: ImageDataset, columns: int, rows: int, seed: int) -> Image.Image:
+    shown = dataset.classes[:rows]
+    chosen = _some_of_each(dataset, len(shown), columns, seed)
+    tiles = [[_tile(image) for image in dataset.batch(index).images] if len(index) else [] for index in chosen]
+    note = f"the first {rows} of {len(dataset.classes)} classes" if len(shown) < len(dataset.classes) else ""
+    return _page(dataset, tiles, list(shown), note)
+
+
+def _sheet_of_pairs(dataset: ImageDataset, columns: int, rows: int, seed: int) -> Image.Image:
+    batch = dataset.batch(permutation(seed, 0, len(dataset), "sheet")[: columns * rows].sort().values)
+    coloured = _two_colours(batch)
+    tiles = []
+    for number in range(len(batch)):
+        tiles.append(_stacked(_tile(batch.images[number]), _tile(coloured[number]), _names(dataset, batch, number)))
+    cut = range(0, len(tiles), columns)
+    return _page(dataset, [tiles[at : at + columns] for at in cut], [""] * len(cut), "below each pair, its two digits")
+
+
+def _some_of_each(dataset: ImageDataset, classes: int, count: int, seed: int) -> list[Tensor]:
+    """Indices of a few images of every class."""
+    order = permutation(seed, 0, len(dataset), "sheet")
+    labels = dataset.labels.cpu()[order]
+    return [order[labels == label][:count] for label in range(classes)]
+
+
+def _two_colours(batch: Batch) -> Tensor:
+    """Both digits of each pair (B, 2, 1, H, W) as one colour picture: orange and blue, white where they meet."""
+    first, second = (batch.extras["originals"][:, number].float() for number in (0, 1))
+    colours = torch.tensor([[255, 150, 40], [40, 140, 255]]).float().view(2, 1, 3, 1, 1) / 255
+    return (first * colours[0] + second * colours[1]).clamp(0, 255).to(torch.uint8)
+
+
+def _names(dataset: ImageDataset, batch: Batch, number: int) -> str:
+    labels = int(batch.labels[number]), int(batch.extras["second_label"][number])
+    return " + ".join(dataset.classes[label] for label in labels)
+
+
+def _tile(image: Tensor) -> Image.Image:
+    """An image at a size that can be looked at; channels that are no colours side by side."""
+    from PIL import Image
+
+    image = image.cpu()
+    if image.shape[0] not in (1, 3):
+        image = torch.cat(list(image), -1)[None]
+    pixels = image.permute(1, 2, 0).squeeze(-1).contiguous().numpy()
+    picture = Image.fromarray(pixels)
+    factor = _TILE / max(image.shape[-2:])
+    factor = max(1, round(factor)) if factor > 0.75 else factor
+    smooth = Image.Resampling.NEAREST if factor >= 1 else Image.Resampling.BILINEAR
+    return picture.resize((max(1, int(picture.width * factor)), max(1, int(picture.height * factor))), smooth)
+
+
+def _stacked(above: Image.Image, below: Image.Image, caption: str) -> Image.Image:
+    from PIL import Image, ImageDraw
+
+    tile = Image.new("RGB", (above.width, above.height + below.height + _GAP // 2 + 2 * _TEXT), _PAPER)
+    tile.paste(above.convert("RGB"), (0, 0))
+    tile.paste(below.convert("RGB"), (0, above.height + _GAP // 2))
+    place = (tile.width / 2, tile.height - _TEXT)
+    ImageDraw.Draw(tile).text(place, caption, fill=_INK, font=_font(_TEXT), anchor="mm")
+    return tile
+
+
+def _page(dataset: ImageDataset, tiles: list[list[Image.Image]], names: list[str], note: str) -> Image.Image:
+    """Rows of tiles under a title, each with its name on the left."""
+    from PIL import Image, ImageDraw
+
+    titles = _titles(dataset, note)
+    names = [_shortened(name) for name in names]
+    label = max((int(_font(_TEXT).getlength(name)) for name in names), default=0)
+    label += 2 * _GAP if label else 0
+    height = max(tile.height for row in tiles for tile in row)
+    widths = [sum(tile.width + _GAP for tile in row) - _GAP for row in tiles]
+    text = max(int(_font(_TITLE if line == 0 else _TEXT).getlength(title)) for line, title in enumerate(titles))
+    head = _MARGIN + _TITLE + (len(titles) - 1) * int(1.4 * _TEXT) + _MARGIN
+    width = 2 * _MARGIN + max(text, label + max(widths))
+    page = Image.new("RGB", (width, head + len(tiles) * (height + _GAP) - _GAP + _MARGIN), _PAPER)
+    draw = ImageDraw.Draw(page)
+    for line, title in enumerate(titles):
+        place = (_MARGIN, _MARGIN + (0 if line == 0 else _TITLE + int((line - 1) * 1.4 * _TEXT) + _GAP))
+        draw.text(place, title, fill=_INK if line == 0 else _PALE, font=_font(_TITLE if line == 0 else _TEXT))
+    for number, (row, name) in enumerate(zip(tiles, names, strict=True)):
+        top, left = head + number * (height + _GAP), _MARGIN + label
+        draw.text((left - 2 * _GAP, top + height / 2), name, fill=_INK, font=_font(_TEXT), anchor="rm")
+        for tile in row:
+            page.paste(tile.convert("RGB"), (left, top))
+            left += tile.width + _GAP
+    return page
+
+
+def _titles(dataset: ImageDataset, note: str) -> list[str]:
+    channels, height, width = dataset.shape
+    facts = f"{len(dataset):,} images of {height}×{width}×{channels}, {len(dataset.classes)} classes"
+    more = "; ".join(text for text in (dataset.info.note, note) if text)
+    return [f"{dataset.info.name}, {dataset.info.split}", facts, *([more] if more else [])]
+
+
+def _shortened(name: str, most: int = 24) -> str:
+    return name if len(name) <= most else name[: most - 1] + "…"
+
+
+def _font(size: int) -> ImageFont.FreeTypeFont:
+    from PIL import ImageFont
+
+    return ImageFont.truetype(str(font_file("DejaVuSans")), size)
