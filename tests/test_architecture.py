@@ -41,6 +41,12 @@ def test_a_file_imports_only_from_rooms_before_its_own(path):
             assert ORDER.index(room(module)) <= ORDER.index(own), f"{path.name} imports {module}"
 
 
+def test_data_knows_no_model():
+    for path in (SOURCE / "data").glob("*.py"):
+        rooms = {room(module) for module in imports(path) if module.startswith("paircaps.")}
+        assert rooms <= {"_checks", "registry", *DATA}, f"{path.name} imports from {rooms}"
+
+
 def test_no_routing_is_named_in_a_model():
     for path in (SOURCE / "models").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -53,7 +59,8 @@ def test_public_names_are_there():
         assert hasattr(paircaps, name)
 
 
-def test_importing_the_library_imports_no_test_framework():
-    code = "import sys, paircaps, paircaps.testing; print([m for m in ('pytest', 'hypothesis') if m in sys.modules])"
+def test_importing_the_library_imports_torch_and_numpy_alone():
+    heavy = "'pytest', 'hypothesis', 'matplotlib', 'PIL', 'pooch', 'requests', 'scipy'"  # loaded when needed
+    code = f"import sys, paircaps, paircaps.testing; print([m for m in ({heavy}) if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"

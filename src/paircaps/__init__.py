@@ -1,14 +1,15 @@
 """Capsule networks by pairwise agreement.
 
 ``functional`` holds the paper's equations, ``routing`` the three algorithms, ``CapsuleLayer`` and
-``PrimaryCapsules`` the layers, ``create_model`` every network of the paper, ``testing`` what a new routing must pass.
+``PrimaryCapsules`` the layers, ``create_model`` every network of the paper, ``data`` the datasets, ``testing`` what a new
+routing must pass.
 """
 
 from __future__ import annotations
 
 __version__ = "0.1.0"
 
-from paircaps import functional, testing
+from paircaps import data, functional, testing
 from paircaps.capsules import CapsuleLayer, PrimaryCapsules
 from paircaps.functional import Capsules
 from paircaps.models import (
@@ -48,6 +49,7 @@ __all__ = [
     "count_parameters",
     "create_model",
     "create_routing",
+    "data",
     "functional",
     "list_models",
     "list_routings",

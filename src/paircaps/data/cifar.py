@@ -47,6 +47,7 @@ def read_cifar_tar(path: Path, names: Mapping[str, str] | list[str]) -> list[Cif
                         assert content is not None
                         part = ByteStream(f"{path}: {member.name}", content.read, member.size)
                         found[name] = _parse(part, part.take(member.size, "the images"))
+            stream.drain()  # to the end, where gzip's own checksum is
         except (tarfile.TarError, ValueError, EOFError) as error:  # tarfile lets some ValueErrors of its fields through
             raise stream.error(f"damaged: not a readable tar: {error}") from None
     missing = [name for name in names if name not in found]
