@@ -1,8 +1,8 @@
 """Capsule networks by pairwise agreement.
 
 ``functional`` holds the paper's equations, ``routing`` the three algorithms, ``CapsuleLayer`` and
-``PrimaryCapsules`` the layers, ``create_model`` every network of the paper, ``data`` the datasets, ``testing`` what a new
-routing must pass.
+``PrimaryCapsules`` the layers, ``create_model`` every network of the paper, ``data`` the datasets, ``testing`` what a
+new routing must pass.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from numbers import Integral
+from numbers import Integral, Real
 
 from torch import Tensor
 
@@ -79,6 +79,14 @@ def require_bool(**values: object) -> None:
     for name, value in values.items():
         if not isinstance(value, bool):
             raise TypeError(f"{name} must be True or False, got {value!r}")
+
+
+def require_within(name: str, value: object, least: float, most: float) -> None:
+    """Refuse anything but a number from ``least`` to ``most``."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, got {value!r}")
+    if not least <= float(value) <= most:
+        raise ValueError(f"{name} must be from {least} to {most}, got {value}")
 
 
 def require_choice(name: str, value: object, choices: Collection[object]) -> None:

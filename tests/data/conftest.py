@@ -1,4 +1,5 @@
 import os
+from contextlib import contextmanager
 
 import pytest
 
@@ -36,11 +37,20 @@ def real(monkeypatch):
 
 
 @pytest.fixture
-def nobody():
-    """Act as a user without rights, for root may read and write everything."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(65534)
-    yield
-    os.seteuid(0)
+def without_rights(tmp_path):
+    """A context in which one is a user without rights, for root may read and write everything."""
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o755)
+
+    @contextmanager
+    def act():
+        if os.geteuid() != 0:
+            yield
+            return
+        os.seteuid(65534)
+        try:
+            yield
+        finally:
+            os.seteuid(0)
+
+    return act

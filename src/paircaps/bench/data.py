@@ -28,6 +28,7 @@ from paircaps.data import (
 from paircaps.data.cards import CARDS
 from paircaps.data.made import Affine, MadeDataset, Making, Multi, Translated
 from paircaps.data.official import Root
+from paircaps.data.poses import PoseRange
 
 BATCH = 128
 GOALS = {"cifar10, crop and flip": 20_000, "multi-mnist pairs": 10_000}
@@ -42,7 +43,7 @@ def bench_data(root: Root = None, batches: int = 100, repeats: int = 9, seed: in
         "cifar10, crop and flip": _augmented(cifar, seed, RandomCrop(4), Flip()),
         "cifar10, crop, flip, standardise": _augmented(cifar, seed, RandomCrop(4), Flip(), Standardise()),
         "translated-mnist": _made(mnist, Translated((40, 40)), seed),
-        "affine-mnist": _made(mnist, Affine((40, 40)), seed),
+        "affine-mnist": _made(mnist, Affine((40, 40), PoseRange()), seed),
         "multi-mnist pairs": _made(mnist, Multi((36, 36)), seed),
     }
     timings = interleaved({name: _run(loader, batches) for name, loader in loaders.items()}, repeats)

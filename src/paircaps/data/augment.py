@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from numbers import Real
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from paircaps._checks import height_and_width, require_not_negative, require_tensor
+from paircaps._checks import height_and_width, require_not_negative, require_tensor, require_within
+from paircaps.data.poses import PoseRange
 from paircaps.data.warp import warp, window
 
 Side = int | tuple[int, int]
@@ -115,7 +115,7 @@ class Flip(Augmentation):
     draws = 1
 
     def __post_init__(self) -> None:
-        _require_within("probability", self.probability, 0, 1)
+        require_within("probability", self.probability, 0, 1)
 
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
         """Some of the images mirrored."""
@@ -135,7 +135,7 @@ class Brightness(Augmentation):
     draws = 1
 
     def __post_init__(self) -> None:
-        _require_within("most", self.most, 0, 1)
+        require_within("most", self.most, 0, 1)
 
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
         """Brighter or darker images, in 0..1."""
@@ -156,7 +156,7 @@ class Contrast(Augmentation):
     draws = 1
 
     def __post_init__(self) -> None:
-        _require_within("least", self.least, 0, self.most)
+        require_within("least", self.least, 0, self.most)
 
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
         """Images of more or less contrast, in 0..1."""
@@ -214,17 +214,13 @@ class AffineWarp(Augmentation):
     draws = 5
 
     def __post_init__(self) -> None:
-        _require_within("rotation", self.rotation, 0, 180)
-        _require_within("scale", self.scale[0], 1e-3, self.scale[1])
-        _require_within("shear", self.shear, 0, 10)
-        _require_within("translation", self.translation, 0, 1e6)
+        require_within("translation", self.translation, 0, 1e6)
+        PoseRange(self.rotation, self.scale, self.shear)
 
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
         """Warped images, in the dtype given."""
-        most = torch.tensor([self.translation, self.translation, self.rotation, 0, self.shear], dtype=torch.float64)
-        pose = (2 * noise - 1) * most
-        pose[:, 3] = self.scale[0] + noise[:, 3] * (self.scale[1] - self.scale[0])
-        return warp(images, pose)
+        turned = PoseRange(self.rotation, self.scale, self.shear).draw(noise[:, 2:])
+        return warp(images, torch.cat([(2 * noise[:, :2] - 1) * self.translation, turned], -1))
 
 
 def require_batch(images: object) -> None:
@@ -254,10 +250,3 @@ def _spread(noise: Tensor, least: float, most: float, images: Tensor) -> Tensor:
     """Numbers from least to most, ready to meet images (B, C, H, W)."""
     dtype = images.dtype if images.is_floating_point() else torch.float32
     return (least + noise * (most - least)).to(images.device, dtype)[:, None, None, None]
-
-
-def _require_within(name: str, value: object, least: float, most: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, got {value!r}")
-    if not least <= float(value) <= most:
-        raise ValueError(f"{name} must be from {least} to {most}, got {value}")

@@ -11,6 +11,7 @@ from paircaps.data.dataset import ImageDataset
 from paircaps.data.folder import load_folder
 from paircaps.data.made_sets import load_affine, load_multi, load_translated
 from paircaps.data.official import load_affnist, load_cifar10, load_idx, load_smallnorb, load_svhn
+from paircaps.data.poses import PoseRange
 from paircaps.registry import Registry, call_with_options
 
 _DATASETS: Registry[ImageDataset] = Registry("dataset")
@@ -54,8 +55,8 @@ register_dataset("svhn", load_svhn)
 register_dataset("smallnorb", load_smallnorb)
 register_dataset("affnist", load_affnist)
 register_dataset("folder", load_folder)
-register_dataset("glyphs", load_affine(CARDS["glyphs"], rotation=30.0, scale=(0.6, 1.0), shear=0.2))
+register_dataset("glyphs", load_affine(CARDS["glyphs"], PoseRange(rotation=30.0, scale=(0.6, 1.0), shear=0.2)))
 for _digits in ("glyphs", "mnist"):
     register_dataset(f"translated-{_digits}", load_translated(CARDS[f"translated-{_digits}"]))
-    register_dataset(f"affine-{_digits}", load_affine(CARDS[f"affine-{_digits}"]))
+    register_dataset(f"affine-{_digits}", load_affine(CARDS[f"affine-{_digits}"], PoseRange()))
     register_dataset(f"multi-{_digits}", load_multi(CARDS[f"multi-{_digits}"]))

@@ -29,7 +29,7 @@ def fetch(card: Card, file: DataFile, root: Path | str | None = None) -> Path:
             if not path.exists():
                 _try_each(card, file, path)
     except OSError as error:
-        raise cannot(f"download to this folder ({_by_hand(file, path)})", folder, error) from None
+        raise cannot(f"download {file.name} to this folder", folder, error) from None
     return path
 
 

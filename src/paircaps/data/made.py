@@ -17,11 +17,11 @@ from torch import Tensor
 from paircaps._checks import height_and_width, require_bool, require_positive
 from paircaps.data.dataset import Batch, ImageDataset, Info, StoredDataset
 from paircaps.data.errors import DataError
+from paircaps.data.poses import UPRIGHT, PoseRange, moved_boxes
 from paircaps.data.randomness import uniform
-from paircaps.data.warp import UPRIGHT, ink_boxes, moved_boxes, place, warp
+from paircaps.data.warp import ink_boxes, place, warp
 
 Plan = Mapping[str, Tensor]
-Range = tuple[float, float]
 
 
 class Making(ABC):
@@ -138,30 +138,22 @@ class Affine(Making):
 
     Args:
         size: (height, width) of the canvas.
-        rotation: most degrees to either side.
-        scale: least and most.
-        shear: most to either side.
+        ranges: how far it is turned, scaled and sheared.
     """
 
     size: tuple[int, int]
-    rotation: float = 20.0
-    scale: Range = (0.8, 1.2)
-    shear: float = 0.2
+    ranges: PoseRange
     draws: int = 5
 
     def plan(self, base: Base, row: Tensor, noise: Tensor) -> Plan:
         """Poses; a digit too large for the canvas is put in its middle."""
-        rotation = (2 * noise[:, 2] - 1) * self.rotation
-        scale = self.scale[0] + noise[:, 3] * (self.scale[1] - self.scale[0])
-        shear = (2 * noise[:, 4] - 1) * self.shear
-        zero = torch.zeros_like(scale)
-        box = moved_boxes(base.boxes[row], torch.stack([zero, zero, rotation, scale, shear], -1))
+        turned = self.ranges.draw(noise[:, 2:])
+        box = moved_boxes(base.boxes[row], torch.cat([torch.zeros_like(noise[:, :2]), turned], -1))
         half = torch.tensor([self.size[1] / 2, self.size[0] / 2], dtype=torch.float64)
         least, most = -half - box[:, :2], half - box[:, 2:]
         free = (most - least).clamp(min=0)
         shift = (least + most - free) / 2 + noise[:, :2] * free
-        pose = torch.cat([shift, torch.stack([rotation, scale, shear], -1)], -1)
-        return {"labels": base.labels[row], "pose": pose.float()}
+        return {"labels": base.labels[row], "pose": torch.cat([shift, turned], -1).float()}
 
     def draw(self, base: Base, row: Tensor, plan: Plan) -> Plan:
         """Digits in their poses."""

@@ -9,8 +9,9 @@ from paircaps._checks import require_choice, require_not_negative
 from paircaps.data.cards import MNIST, Card
 from paircaps.data.dataset import Info, StoredDataset
 from paircaps.data.glyphs import upright_glyphs
-from paircaps.data.made import Affine, MadeDataset, Making, Multi, Range, Translated, canvas
+from paircaps.data.made import Affine, MadeDataset, Making, Multi, Translated, canvas
 from paircaps.data.official import Root, load_idx
+from paircaps.data.poses import PoseRange
 
 Side = int | tuple[int, int]
 Loader = Callable[..., MadeDataset]
@@ -36,9 +37,8 @@ def load_translated(card: Card) -> Loader:
     return load
 
 
-def load_affine(card: Card, rotation: float = 20.0, scale: Range = (0.8, 1.2), shear: float = 0.2) -> Loader:
+def load_affine(card: Card, ranges: PoseRange) -> Loader:
     """The loader of digits turned, scaled, sheared and put anywhere they fit."""
-    most_rotation, range_of_scale, most_shear = rotation, scale, shear
 
     def load(
         split: str,
@@ -47,14 +47,14 @@ def load_affine(card: Card, rotation: float = 20.0, scale: Range = (0.8, 1.2), s
         length: int | None = None,
         fresh: bool = False,
         image_size: Side = card.shape[1],
-        rotation: float = most_rotation,
-        scale: Range = range_of_scale,
-        shear: float = most_shear,
+        rotation: float = ranges.rotation,
+        scale: tuple[float, float] = ranges.scale,
+        shear: float = ranges.shear,
         download: bool = True,
         verify: bool = True,
     ) -> MadeDataset:
         digits = _digits(card, split, root, download, verify)
-        making = Affine(canvas(image_size, digits), rotation, scale, shear)
+        making = Affine(canvas(image_size, digits), PoseRange(rotation, scale, shear))
         return _make(card, digits, making, length, seed, fresh)
 
     return load

@@ -1,33 +1,13 @@
-"""Moving pictures about, a batch at a time, on whatever device they are.
-
-A pose is five numbers: x (pixels to the right) and y (pixels down) of the middle, rotation (degrees, counter-clockwise
-as one sees it), scale, and shear. A point q of the upright picture, counted from its middle, goes to
-
-    q' = (x, y) + R(rotation) · [[1, shear], [0, 1]] · scale · q
-"""
+"""Moving pictures about, a batch at a time, on whatever device they are."""
 
 from __future__ import annotations
-
-import math
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from paircaps._checks import height_and_width
-
-POSE = ("x", "y", "rotation", "scale", "shear")
-UPRIGHT = (0.0, 0.0, 0.0, 1.0, 0.0)
-
-
-def linear_map(pose: Tensor) -> Tensor:
-    """R · shear · scale of a pose (..., 5), as (..., 2, 2); x right, y down."""
-    angle, scale, shear = pose[..., 2] * (math.pi / 180), pose[..., 3], pose[..., 4]
-    cos, sin = angle.cos(), angle.sin()
-    rotation = torch.stack([cos, sin, -sin, cos], -1).unflatten(-1, (2, 2))  # y points down: counter-clockwise
-    one, zero = torch.ones_like(shear), torch.zeros_like(shear)
-    shearing = torch.stack([one, shear, zero, one], -1).unflatten(-1, (2, 2))
-    return rotation @ shearing * scale[..., None, None]
+from paircaps.data.poses import linear_map
 
 
 def warp(images: Tensor, pose: Tensor, size: int | tuple[int, int] | None = None) -> Tensor:
@@ -78,14 +58,6 @@ def ink_boxes(images: Tensor) -> Tensor:
     edges = [*_ends(ink.any(1)), *_ends(ink.any(2))]  # of columns, of rows
     left, right, top, bottom = edges
     return torch.stack([left - width / 2, top - height / 2, right - width / 2, bottom - height / 2], -1)
-
-
-def moved_boxes(boxes: Tensor, pose: Tensor) -> Tensor:
-    """The upright boxes around boxes (B, 4) after the linear map of a pose (B, 5), before its translation."""
-    left, top, right, bottom = boxes.unbind(-1)
-    corners = torch.stack([left, top, right, top, left, bottom, right, bottom], -1).unflatten(-1, (4, 2))
-    moved = torch.einsum("bij,bcj->bci", linear_map(pose), corners.to(pose.dtype))
-    return torch.cat([moved.amin(1), moved.amax(1)], -1)
 
 
 def _ends(some: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,154 @@
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from paircaps.data import DataError, Info, StoredDataset, list_datasets, load_dataset, register_dataset, wrap_dataset
+
+INFO = Info("d", "train", tuple("abc"))
+
+
+def stored(length=9, **extras):
+    pixels = torch.arange(length * 16, dtype=torch.uint8).reshape(length, 1, 4, 4)
+    return StoredDataset(INFO, pixels, torch.arange(length) % 3, extras)
+
+
+def test_facts_are_attributes():
+    data = stored(pose=torch.rand(9, 5))
+    assert torch.equal(data.pose, data.extras["pose"])
+    assert torch.equal(data.batch(torch.tensor([4, 2])).pose, data.pose[[4, 2]])
+    with pytest.raises(AttributeError, match="StoredDataset has no 'poses'; known of these images: pose"):
+        _ = data.poses
+    with pytest.raises(AttributeError, match="Batch has no 'azimuth'"):
+        _ = data.batch(torch.tensor([0])).azimuth
+
+
+def test_a_dataset_is_a_torch_dataset():
+    data = stored()
+    image, label = data[-1]
+    assert torch.equal(image, data.images[8])
+    assert label == 2
+    assert len(list(data)) == 9
+    with pytest.raises(IndexError, match="index 9 of a dataset of 9 images"):
+        data[9]
+    images, labels = next(iter(DataLoader(load_dataset("glyphs"), batch_size=4)))
+    assert images.shape == (4, 1, 28, 28)
+    assert labels.tolist() == [0, 1, 2, 3]
+
+
+def test_subsets_keep_what_is_known_of_each_image():
+    data = stored(pose=torch.rand(9, 5))
+    part = data.subset(torch.tensor([7, 1, 3]))
+    assert torch.equal(part.images, data.images[[7, 1, 3]])
+    assert torch.equal(part.labels, data.labels[[7, 1, 3]])
+    assert torch.equal(part.pose, data.pose[[7, 1, 3]])
+    assert torch.equal(part.batch(torch.tensor([2, 0])).images, data.images[[3, 7]])
+    assert part.batch(torch.tensor([2, 0])).index.tolist() == [2, 0]
+    assert torch.equal(part.to("cpu").subset(torch.tensor([1])).images, data.images[[1]])
+    made = load_dataset("glyphs", length=50)
+    assert torch.equal(made.subset(torch.tensor([30, 2])).images, made.images[[30, 2]])
+    for bad in (torch.tensor([9]), torch.tensor([-1]), torch.tensor([], dtype=torch.long)):
+        with pytest.raises(ValueError, match="indices 0 to 8"):
+            data.subset(bad)
+
+
+def test_a_limit_takes_images_of_all_classes():
+    """A folder's images come class by class: the first hundred would be of one class."""
+    data = StoredDataset(INFO, torch.zeros(300, 1, 2, 2, dtype=torch.uint8), torch.arange(300) // 100)
+    part = data.limit(60)
+    assert len(part) == 60
+    assert part.class_counts().min() > 10
+    assert torch.equal(part.labels, data.limit(60).labels)
+    assert data.limit(None) is data
+    assert data.limit(1000) is data
+    with pytest.raises(ValueError, match="limit must be at least 1"):
+        data.limit(0)
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "error", "message"),
+    [
+        (torch.zeros(2, 1, 4, 4), torch.zeros(2), TypeError, "in uint8"),
+        (torch.zeros(2, 4, 4, dtype=torch.uint8), torch.zeros(2), TypeError, r"\(N, C, H, W\)"),
+        (torch.zeros(2, 1, 4, 4, dtype=torch.uint8), torch.zeros(3), DataError, "2 images but 3 labels"),
+        (torch.zeros(0, 1, 4, 4, dtype=torch.uint8), torch.zeros(0), DataError, "no image at all"),
+        (
+            torch.zeros(2, 1, 4, 4, dtype=torch.uint8),
+            torch.tensor([0, 3]),
+            DataError,
+            "label 3, but classes are 0 to 2",
+        ),
+        (torch.zeros(2, 1, 4, 4, dtype=torch.uint8), torch.tensor([0, -1]), DataError, "label -1"),
+    ],
+)
+def test_tensors_that_do_not_belong_together_are_refused(images, labels, error, message):
+    with pytest.raises(error, match=message):
+        StoredDataset(INFO, images, labels)
+
+
+def test_unknown_names_and_options_are_errors_that_list_the_known():
+    with pytest.raises(ValueError, match=r"unknown dataset 'mnits'; did you mean 'mnist'\? Known: affine-glyphs, "):
+        load_dataset("mnits")
+    with pytest.raises(TypeError, match="dataset 'mnist' has no option 'seed'; it takes download, verify"):
+        load_dataset("mnist", seed=1)
+    with pytest.raises(TypeError, match="split must be a name"):
+        load_dataset("glyphs", 1)
+    with pytest.raises(ValueError, match="split of glyphs must be one of 'train', 'test', got 'val'"):
+        load_dataset("glyphs", "val")
+    with pytest.raises(TypeError, match="download must be True or False, got 'no'"):
+        load_dataset("mnist", download="no")
+
+
+def test_a_dataset_can_be_registered():
+    register_dataset("test-only", lambda split, root, length=3: stored(length))
+    assert "test-only" in list_datasets()
+    assert len(load_dataset("test-only", length=5)) == 5
+
+
+class Pairs(torch.utils.data.Dataset):
+    def __init__(self, *items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, index):
+        return self.items[index]
+
+
+def test_any_torch_dataset_can_be_wrapped():
+    import numpy as np
+    from PIL import Image
+
+    pixels = np.random.default_rng(0).integers(256, size=(5, 4, 3), dtype=np.uint8)
+    tensor = torch.tensor(pixels).permute(2, 0, 1)
+    data = wrap_dataset(
+        Pairs((pixels, 0), (Image.fromarray(pixels), 2), (tensor, torch.tensor(1)), (tensor / 255, np.int64(1)))
+    )
+    assert data.images.shape == (4, 3, 5, 4)
+    assert (data.images == tensor).all()
+    assert data.labels.tolist() == [0, 2, 1, 1]
+    assert data.classes == ("0", "1", "2")
+    grey = wrap_dataset(Pairs((pixels[..., 0], 0)), classes=["a", "b"], name="mine", split="test")
+    assert grey.images.shape == (1, 1, 5, 4)
+    assert repr(grey) == "<mine test: 1 images of 5×4×1, 2 classes>"
+
+
+@pytest.mark.parametrize(
+    ("items", "message"),
+    [
+        ([], "is empty"),
+        ([(torch.zeros(1, 4, 4), 0), (torch.zeros(1, 5, 4), 0)], r"image 1 is \(1, 5, 4\), image 0 \(1, 4, 4\)"),
+        ([(torch.full((1, 4, 4), 2.5), 0)], "floats in 0..1: wrap it before it is normalised"),
+        ([(torch.full((1, 4, 4), float("nan")), 0)], "floats in 0..1"),
+        ([(torch.zeros(1, 4, 4), "cat")], "label 0 must be a whole number, got 'cat'"),
+        ([(torch.zeros(1, 4, 4), 1.0)], "label 0 must be a whole number"),
+        ([torch.zeros(1, 4, 4)], r"item 0 must be \(image, label\), got Tensor"),
+        ([(torch.zeros(2, 1, 4, 4), 0)], r"must have axes \(C, H, W\)"),
+        ([(torch.zeros(1, 4, 4), -1)], "label -1"),
+    ],
+)
+def test_datasets_that_cannot_be_wrapped_are_named(items, message):
+    with pytest.raises(DataError, match=message):
+        wrap_dataset(Pairs(*items))
+    with pytest.raises(TypeError, match="needs a length, generator has none"):
+        wrap_dataset(item for item in items)
