@@ -55,7 +55,12 @@ def require_not_negative(**values: object) -> None:
     _require_at_least(0, values)
 
 
-def _require_at_least(least: int, values: dict[str, object]) -> None:
+def require_whole(**values: object) -> None:
+    """Refuse anything but whole numbers, which may be negative."""
+    _require_at_least(-math.inf, values)
+
+
+def _require_at_least(least: float, values: dict[str, object]) -> None:
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, Integral):
             raise TypeError(f"{name} must be a whole number, got {value!r}")

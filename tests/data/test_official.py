@@ -143,7 +143,7 @@ def test_svhn_of_another_shape_or_label_is_refused(tmp_path):
     for x, y, message in (
         (images[:16], labels, r"X is \(16, 32, 3, 4\) of uint8"),
         (images.astype(np.float64) / 2, labels, "of float64"),
-        (images, labels * 11, "labels must be 1 to 10, got 11 to 11"),
+        (images, labels * 11, "labels must be 1 to 10, got 11"),
         (images, labels[:2], "4 images but 2 labels"),
     ):
         write(tmp_path / "test_32x32.mat", mat_bytes({"X": x, "y": y}))

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from paircaps._checks import height_and_width, require_choice, require_positive
+from paircaps._checks import height_and_width, require_choice, require_positive, require_whole
 from paircaps.data.dataset import Info, StoredDataset, require_memory
 from paircaps.data.errors import DataError, cannot
 from paircaps.data.pictures import FITS, MAX_PIXELS, SUFFIXES, UNREAD, Fit, decode_picture, read_bytes
@@ -56,6 +56,7 @@ def load_folder(
     require_choice("channels", channels, (1, 3))
     require_choice("fit", fit, FITS)
     require_positive(max_pixels=max_pixels)
+    require_whole(seed=seed)
     size = height_and_width("image_size", image_size)
     if not isinstance(test_fraction, float | int) or not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction must be between 0 and 1, got {test_fraction!r}")
@@ -142,7 +143,7 @@ def _is_hidden(name: str) -> bool:
 
 def _hash(path: Path, seed: int) -> float:
     """A number in [0, 1) out of a file's content and the seed."""
-    digest = hashlib.blake2b(read_bytes(path), digest_size=8, salt=str(int(seed)).encode()[:16]).digest()
+    digest = hashlib.blake2b(read_bytes(path), digest_size=8, key=str(seed).encode()[:64]).digest()
     return int.from_bytes(digest, "big") / 2**64
 
 

@@ -97,7 +97,7 @@ def _array(stream: ByteStream, order: str, path: str, wanted: Collection[str]) -
     """The wanted arrays in the body of an array element: itself, or fields of it."""
     if not stream.most:
         return {}  # MATLAB writes an empty field as an element without a body
-    flags = np.frombuffer(_element(stream, order, "array flags", 8)[1], f"{order}u4")
+    flags = _numbers(stream, order, "array flags", 8)
     sizes = _numbers(stream, order, "dimensions", 4 * _RANK_MOST)
     name = bytes(_element(stream, order, "a name", _NAME_MOST)[1]).decode("latin-1")
     path = path or name  # a field has its name in the structure, none of its own

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from paircaps.data.stream import ByteStream, guarded, open_stream
 
 Root = Path | str | None
 _RESIZE_CHUNK = 2048
+_ZIP_MAGIC = b"PK\x03\x04"
 _NORB_FACTS: tuple[str, ...] = ("instance", "elevation", "azimuth", "lighting")
 
 
@@ -85,10 +87,9 @@ def _svhn_part(split: str, root: Root, download: bool, verify: bool) -> tuple[Te
     with open_stream(path) as stream:
         arrays = read_mat(stream, ["X", "y"])
         pixels, labels = arrays["X"], arrays["y"].ravel()
-        if pixels.dtype != np.uint8 or pixels.shape[:3] != (32, 32, 3):
+        if pixels.dtype != np.uint8 or pixels.shape[:3] != (32, 32, 3) or pixels.ndim > 4:
             raise stream.error(f"X is {pixels.shape} of {pixels.dtype} in place of (32, 32, 3, N) of uint8")
-        if len(labels) and not (labels.min() >= 1 and labels.max() <= 10):
-            raise stream.error(f"labels must be 1 to 10, got {labels.min()} to {labels.max()}")
+        _require_labels(stream, labels, 1, 10)
     _check(SVHN, split, paths, verify)
     images = np.ascontiguousarray(pixels.reshape(32, 32, 3, -1).transpose(3, 2, 0, 1))
     return torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64) % 10)  # 10 is the digit 0
@@ -141,6 +142,7 @@ def load_affnist(split: str, root: Root = None, download: bool = True, verify: b
         pixels, labels = arrays["affNISTdata.image"], arrays["affNISTdata.label_int"].ravel()
         if pixels.dtype != np.uint8 or pixels.ndim != 2 or len(pixels) != 40 * 40:
             raise stream.error(f"image is {pixels.shape} of {pixels.dtype} in place of (1600, N) of uint8")
+        _require_labels(stream, labels, 0, 9)
     if verify:
         remember_checksum(path, AFFNIST)
     images = torch.from_numpy(np.ascontiguousarray(pixels.T)).view(-1, 1, 40, 40)
@@ -157,23 +159,23 @@ def resized(images: Tensor, size: tuple[int, int]) -> Tensor:
 @contextmanager
 def _open_mat(path: Path) -> Iterator[ByteStream]:
     """A .mat file, by itself or alone in a zip; nothing is unpacked to disk."""
-    with path.open("rb") as file:
-        packed = file.read(4) == b"PK\x03\x04"
-    if not packed:
-        with open_stream(path) as stream:
-            yield stream
-        return
+    with open_stream(path) as stream:
+        packed = stream.some(len(_ZIP_MAGIC)) == _ZIP_MAGIC
+    with ExitStack() as stack:
+        yield stack.enter_context(open_stream(path)) if not packed else _open_member(stack, path)
+
+
+def _open_member(stack: ExitStack, path: Path) -> ByteStream:
     try:
-        with zipfile.ZipFile(path) as archive:
-            members = [member for member in archive.infolist() if member.filename.endswith(".mat")]
-            if len(members) != 1:
-                raise DataError(f"{path}: holds {len(members)} .mat files in place of one")
-            if members[0].flag_bits & 1:
-                raise DataError(f"{path}: {members[0].filename} is encrypted")
-            with archive.open(members[0]) as member:
-                yield ByteStream(f"{path}: {members[0].filename}", guarded(path, member.read), members[0].file_size)
-    except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError) as error:
+        archive = stack.enter_context(zipfile.ZipFile(path))
+        members = [member for member in archive.infolist() if member.filename.endswith(".mat")]
+        if len(members) != 1:
+            raise DataError(f"{path}: holds {len(members)} .mat files in place of one")
+        content = stack.enter_context(archive.open(members[0]))
+    except (zipfile.BadZipFile, OSError, EOFError, struct.error, RuntimeError, ValueError, OverflowError) as error:
+        # damage shows in all these ways; an encrypted member is a RuntimeError
         raise DataError(f"{path}: not a readable zip: {error}") from None
+    return ByteStream(f"{path}: {members[0].filename}", guarded(path, content.read), members[0].file_size)
 
 
 def _paths(card: Card, split: str, root: Root, download: bool, verify: bool) -> list[Path]:
@@ -186,6 +188,13 @@ def _check(card: Card, split: str, paths: list[Path], wanted: bool) -> None:
     if wanted:
         for path, file in zip(paths, card.files[split][0], strict=True):
             verify(path, file)
+
+
+def _require_labels(stream: ByteStream, labels: np.ndarray, least: int, most: int) -> None:
+    """Labels that MATLAB may have stored as any kind of number."""
+    right = (labels >= least) & (labels <= most) & (labels == np.floor(labels))
+    if not right.all():
+        raise stream.error(f"labels must be {least} to {most}, got {labels[~right][0]}")
 
 
 def _info(card: Card, split: str) -> Info:

@@ -73,6 +73,8 @@ def decode_picture(
         raise DataError(f"{name}: not a PNG, JPEG, BMP or WebP picture") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise _too_large(name, "so many", max_pixels) from None
+    except MemoryError:
+        raise DataError(f"{name}: too large for the memory that is left") from None
     except (OSError, ValueError, SyntaxError, EOFError, struct.error, IndexError, TypeError, OverflowError) as error:
         # Pillow's decoders complain of damaged files in all these ways
         raise DataError(f"{name}: damaged picture: {error}") from None

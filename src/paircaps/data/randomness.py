@@ -11,11 +11,12 @@ with the finaliser of SplitMix64 as ``mix``. Nothing has to be saved to continue
 from __future__ import annotations
 
 import zlib
-from numbers import Integral
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from paircaps._checks import require_whole
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -33,9 +34,7 @@ def permutation(seed: int, epoch: int, length: int, purpose: str = "order") -> T
 
 
 def _key(seed: int, epoch: int, purpose: str) -> np.uint64:
-    for name, value in (("seed", seed), ("epoch", epoch)):
-        if isinstance(value, bool) or not isinstance(value, Integral):
-            raise TypeError(f"{name} must be a whole number, got {value!r}")
+    require_whole(seed=seed, epoch=epoch)
     key = np.zeros(1, np.uint64)
     for value in (int(seed), int(epoch), zlib.crc32(purpose.encode())):
         key = _mix(key + np.uint64(value % 2**64) + _GOLDEN)

@@ -101,12 +101,12 @@ def _tile(image: Tensor) -> Image.Image:
     from PIL import Image
 
     image = image.cpu()
+    factor = _TILE / max(image.shape[-2:])
+    factor = max(1, round(factor)) if factor > 0.75 else factor
     if image.shape[0] not in (1, 3):
         image = torch.cat(list(image), -1)[None]
     pixels = image.permute(1, 2, 0).squeeze(-1).contiguous().numpy()
     picture = Image.fromarray(pixels)
-    factor = _TILE / max(image.shape[-2:])
-    factor = max(1, round(factor)) if factor > 0.75 else factor
     smooth = Image.Resampling.NEAREST if factor >= 1 else Image.Resampling.BILINEAR
     return picture.resize((max(1, int(picture.width * factor)), max(1, int(picture.height * factor))), smooth)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import stat
+import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -177,7 +178,7 @@ def guarded(path: Path, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
             raise DataError(f"{path}: truncated: the compressed data ends early") from None
         except gzip.BadGzipFile as error:
             raise DataError(f"{path}: damaged: {error}") from None
-        except zlib.error as error:
+        except (zlib.error, zipfile.BadZipFile) as error:
             raise DataError(f"{path}: damaged: cannot be unpacked: {error}") from None
         except OSError as error:
             raise cannot("read", path, error) from None

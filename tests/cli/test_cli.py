@@ -1,0 +1,216 @@
+"""The command as a person types it: exit codes, sentences on standard error, no traceback ever."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from PIL import Image
+from reference.formats import write, write_mnist
+
+from paircaps.cli import main
+from paircaps.data.files import VARIABLE
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(monkeypatch, tmp_path_factory):
+    """No test sees, or writes to, the data folders of whoever runs it."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.fixture
+def run(capsys):
+    """Run a command in this process: (exit code, output, errors)."""
+
+    def run(*words):
+        try:
+            code = main([str(word) for word in words])
+        except SystemExit as stop:
+            code = stop.code
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return code, captured.out, captured.err
+
+    return run
+
+
+def start(*words, **options):
+    """The same in a process of its own."""
+    words = [sys.executable, "-m", "paircaps", *map(str, words)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def test_list_says_what_is_here_where_and_under_what_terms(run, tmp_path):
+    for split in ("train", "test"):
+        write_mnist(tmp_path / "mnist", split=split)
+    code, out, _ = run("data", "list", "--data-dir", tmp_path)
+    assert code == 0
+    assert max(map(len, out.splitlines())) <= 100
+    blocks = dict(block.split("\n", 1) for block in _blocks(out))
+    assert f"here: {tmp_path}/mnist" in blocks["mnist"]
+    assert "CC BY-SA 3.0" in blocks["mnist"]
+    assert "LeCun" in blocks["mnist"]
+    assert "not here (train and test): paircaps data get svhn" in blocks["svhn"]
+    assert "made on the fly, always here" in blocks["glyphs"]
+    assert "made on the fly from mnist, which is here" in blocks["multi-mnist"]
+    assert "a stand-in for aff-NIST, which it is not" in blocks["affine-mnist"]
+
+
+def _blocks(out):
+    lines, block = out.splitlines(), []
+    for line in lines:
+        if line and not line.startswith(" ") and block:
+            yield "\n".join(block)
+            block = []
+        block.append(line)
+
+
+def test_list_as_json(run):
+    code, out, _ = run("data", "list", "--json")
+    assert code == 0
+    rows = {row["name"]: row for row in json.loads(out)}
+    assert rows["glyphs"]["here"] is True
+    assert rows["cifar10"]["here"] is False
+    assert rows["affine-mnist"]["stand_in_for"] == "aff-NIST"
+    assert all(row["licence"] and row["citation"] for row in rows.values())
+
+
+@pytest.mark.parametrize("name", ["glyphs", "multi-glyphs", "translated-glyphs", "affine-glyphs"])
+def test_show_draws_a_sheet(run, tmp_path, name):
+    code, out, _ = run("data", "show", name, "-o", tmp_path / "a.png", "--split", "test", "--columns", 3)
+    assert code == 0
+    assert f"a.png: <{name} test: 2,000 images" in out
+    with Image.open(tmp_path / "a.png") as sheet:
+        assert sheet.width > 150
+
+
+def test_show_takes_a_folder_and_options(run, tmp_path, monkeypatch):
+    for label, shade in (("dark", 0), ("light", 255)):
+        for number in range(12):
+            (tmp_path / "pics" / label).mkdir(parents=True, exist_ok=True)
+            Image.new("L", (20 + number, 20), shade).save(tmp_path / "pics" / label / f"{number}.png")
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = run(
+        "data",
+        "show",
+        "pics",
+        "-o",
+        "a.png",
+        "--option",
+        "image_size=(24, 20)",
+        "--option",
+        "fit=pad",
+        "--option",
+        "channels=1",
+    )
+    assert code == 0
+    assert "images of 24×20×1, 2 classes" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["data", "show", "mnits", "-o", "a.png"], 1, "unknown dataset 'mnits'; did you mean 'mnist'?"),
+        (["data", "show", "glyphs", "-o", "a.pdf"], 1, "a.pdf: the name of a picture must end in .png"),
+        (["data", "show", "glyphs", "-o", "no/a.png"], 1, "no/a.png: no such folder: no"),
+        (["data", "show", "glyphs", "-o", "a.png", "--split", "val"], 1, "split of glyphs must be one of"),
+        (
+            ["data", "show", "glyphs", "-o", "a.png", "--option", "colour=red"],
+            1,
+            "has no option 'colour'",
+        ),
+        (["data", "show", "glyphs", "-o", "a.png", "--option", "seed"], 1, "an option is KEY=VALUE, got 'seed'"),
+        (
+            ["data", "show", "glyphs", "-o", "a.png", "--columns", "0"],
+            2,
+            "from 1 to 100, got '0'",
+        ),
+        (["data", "show", "glyphs"], 2, "the following arguments are required: -o/--out"),
+        (["data", "get", "imagenet"], 1, "unknown dataset 'imagenet'. Known: mnist"),
+        (["data", "get", "svhn", "--split", "valid"], 1, "svhn has no split 'valid', only train, test, extra"),
+        (["data", "check", "svhn"], 1, ""),
+        (["data"], 2, "the following arguments are required: WHAT"),
+        ([], 2, "the following arguments are required: COMMAND"),
+        (["bench", "data", "--repeats", "none"], 2, "must be a whole number of at least 1, got 'none'"),
+    ],
+)
+def test_wrong_words_are_answered_in_words(run, tmp_path, monkeypatch, words, code, message):
+    monkeypatch.chdir(tmp_path)
+    got, _, errors = run(*words)
+    assert got == code
+    assert message in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_get_says_where_things_are(run, tmp_path):
+    for split in ("train", "test"):
+        write_mnist(tmp_path / "mnist", split=split)
+    code, out, _ = run("data", "get", "multi-mnist", "glyphs", "--data-dir", tmp_path)
+    assert code == 0
+    assert out.count(str(tmp_path / "mnist")) == 4
+    assert "glyphs: made on the fly, nothing to download" in out
+
+
+def test_check_reads_everything_and_goes_on_after_a_bad_one(run, tmp_path):
+    for split in ("train", "test"):
+        write_mnist(tmp_path / "mnist", split=split)
+    write(tmp_path / "svhn" / "train_32x32.mat", b"rubbish")
+    code, out, _ = run("data", "check", "svhn", "mnist", "glyphs", "--data-dir", tmp_path)
+    assert code == 1
+    assert f"BAD   svhn train: {tmp_path}/svhn/train_32x32.mat: the header claims 128 bytes" in out
+    assert "BAD   svhn test: svhn: test_32x32.mat not found" in out
+    assert "BAD   mnist train:" in out  # not the published files
+    assert "good  <glyphs test: 2,000 images of 28×28×1, 10 classes>: 0 200, 1 200" in out
+
+
+def test_bench_data_measures_and_writes(run, tmp_path):
+    code, out, _ = run("bench", "data", "--batches", 2, "--repeats", 2, "-o", tmp_path / "a.md")
+    assert code == 0
+    assert "| multi-mnist pairs |" in out
+    assert "noise of the same shape" in out
+    assert (tmp_path / "a.md").read_text() == out
+    code, out, _ = run("bench", "data", "--batches", 1, "--repeats", 1, "--json")
+    result = json.loads(out)
+    assert {"cpu", "threads", "torch", "commit"} <= set(result["machine"])
+    assert all(row["median"] > 0 for row in result["rows"])
+
+
+def test_help_and_version(run):
+    code, out, _ = run("--version")
+    assert (code, out.split()[0]) == (0, "paircaps")
+    for words in (["--help"], ["data", "--help"], ["data", "show", "--help"], ["bench", "data", "--help"]):
+        code, out, _ = run(*words)
+        assert code == 0
+        assert "usage: paircaps" in out
+
+
+def test_a_full_disk_is_said_in_a_sentence():
+    with open("/dev/full", "w") as full:
+        words = [sys.executable, "-m", "paircaps", "data", "list"]
+        result = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 1
+    assert "paircaps: No space left on device" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    process = start("data", "list")
+    process.stdout.close()
+    assert process.wait() == 0
+    assert process.stderr.read() == ""
+    process.stderr.close()
+
+
+def test_ctrl_c_ends_quietly():
+    process = start("bench", "data", "--repeats", 100_000, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    time.sleep(6)
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert errors == "paircaps: stopped\n"
+    assert out == ""
