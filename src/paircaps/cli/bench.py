@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ def add_commands(commands: Any) -> None:
 
 def run_data(options: argparse.Namespace) -> int:
     """Time the loader."""
+    print(f"timing the loader, {options.repeats} times {options.batches} batches of every case ...", file=sys.stderr)
     result = bench_data(options.data_dir, options.batches, options.repeats, options.seed)
     text = json.dumps(result, indent=2) + "\n" if options.json else as_markdown(result)
     print(text, end="")
