@@ -12,11 +12,7 @@ examples/segments.py are used.
 from __future__ import annotations
 
 import argparse
-import gzip
 import math
-import os
-import platform
-import subprocess
 import sys
 from pathlib import Path
 
@@ -28,6 +24,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 from segments import accuracy, segment_digits, settle, train
 
 import paircaps
+from paircaps.bench.machine import machine_line
+from paircaps.cli.arguments import whole_number
+from paircaps.data import load_dataset
 from paircaps.votes import MatrixVotes
 
 # cross entropy on an activation below one cannot fall under 1.46, so dynamic and EM get the loss made for them
@@ -37,18 +36,10 @@ LEARNING_RATES = (1e-3, 3e-3)
 Digits = tuple[Tensor, Tensor]
 
 
-def read_idx(path: Path) -> np.ndarray:
-    """An idx file: magic number, sizes, bytes."""
-    data = gzip.decompress(path.read_bytes())
-    rank = data[3]
-    return np.frombuffer(data, np.uint8, offset=4 + 4 * rank).reshape(np.frombuffer(data, ">u4", rank, offset=4))
-
-
 def mnist(folder: Path, split: str, count: int) -> Digits:
     """The first digits of a split, (N, 1, 28, 28) in 0..1, and their classes."""
-    images = read_idx(folder / f"{split}-images-idx3-ubyte.gz")[:count]
-    labels = read_idx(folder / f"{split}-labels-idx1-ubyte.gz")[:count]
-    return torch.tensor(images).unsqueeze(1).float() / 255, torch.tensor(labels).long()
+    digits = load_dataset("mnist", split, folder, download=False)
+    return digits.images[:count].float() / 255, digits.labels[:count]
 
 
 def learn(
@@ -78,7 +69,7 @@ def start_from_pairs(model: torch.nn.Module) -> None:
 def table(args: argparse.Namespace) -> str:
     """Every case at every depth: the better learning rate, the mean and the range over seeds."""
     if args.mnist:
-        digits, unseen = mnist(args.mnist, "train", 10_000), mnist(args.mnist, "t10k", 1000)
+        digits, unseen = mnist(args.mnist, "train", 10_000), mnist(args.mnist, "test", 1000)
     else:
         generator = torch.Generator().manual_seed(0)
         digits, unseen = segment_digits(10_000, generator), segment_digits(1000, generator)
@@ -103,32 +94,13 @@ def table(args: argparse.Namespace) -> str:
     return "\n".join(rows)
 
 
-def surroundings() -> str:
-    """What the numbers depend on: commit, versions, machine."""
-    here = Path(__file__).parent
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=here, capture_output=True, text=True).stdout
-    changed = subprocess.run(["git", "status", "--porcelain", "src"], cwd=here.parent, capture_output=True).stdout
-    return (
-        f"paircaps {commit.strip() or 'without git'}{' with changes' if changed else ''}, torch {torch.__version__}, "
-        f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores, "
-        f"{torch.get_num_threads()} threads"
-    )
-
-
-def positive(text: str) -> int:
-    """A whole number of one or more, for argparse."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text}")
-    return int(text)
-
-
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mnist", type=Path, metavar="DIR", help="folder of MNIST's idx files")
-    parser.add_argument("--steps", type=positive, default=90, help="of Adam, 90 unless told")
-    parser.add_argument("--seeds", type=positive, default=3, help="seeds 0 to N − 1")
-    parser.add_argument("--hidden", type=positive, default=32, help="capsules of each layer but the last")
+    parser.add_argument("--steps", type=whole_number(1), default=90, help="of Adam, 90 unless told")
+    parser.add_argument("--seeds", type=whole_number(1), default=3, help="seeds 0 to N − 1")
+    parser.add_argument("--hidden", type=whole_number(1), default=32, help="capsules of each layer but the last")
     parser.add_argument(
         "--routings",
         nargs="+",
@@ -136,7 +108,9 @@ def main() -> None:
         choices=paircaps.list_routings(),
         help="all unless told",
     )
-    parser.add_argument("--depths", nargs="+", type=positive, default=[1, 2, 3, 6], help="numbers of capsule layers")
+    parser.add_argument(
+        "--depths", nargs="+", type=whole_number(1), default=[1, 2, 3, 6], help="numbers of capsule layers"
+    )
     parser.add_argument("--pair-start", action="store_true", help="start each pair's vote matrix by its own fans")
     parser.add_argument("--beta-u", type=float, help="start of EM's β_u, in place of the library's")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the table here as well")
@@ -151,7 +125,7 @@ def main() -> None:
             args.out.open("a").close()
         except OSError as error:
             parser.error(f"cannot write {args.out}: {error.strerror}")
-    where = surroundings()  # before the run, in which the checkout may change
+    where = machine_line()  # before the run, in which the checkout may change
     data = "MNIST digits" if args.mnist else "seven-segment digits"
     text = (
         f"{args.steps} steps of 64 {data}, {args.hidden} capsules in each hidden layer, mean (range) over "

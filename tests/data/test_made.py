@@ -142,7 +142,7 @@ def test_affine_digits_keep_to_the_stated_ranges(mnist):
 
 def test_the_stand_in_is_always_named_one(mnist):
     dataset = load("affine-mnist", "test", **mnist)
-    assert dataset.info.note == "a stand-in for aff-NIST"
+    assert dataset.info.note == "a stand-in for aff-NIST; files not compared with the published ones"
     assert "a stand-in for aff-NIST" in repr(dataset)
     assert "stand-in" not in repr(load("translated-mnist", "test", **mnist))
 

@@ -25,6 +25,11 @@ def describe_machine() -> dict[str, str | int]:
     }
 
 
+def machine_line() -> str:
+    """The same as one line of text."""
+    return "; ".join(f"{key} {value}" for key, value in describe_machine().items())
+
+
 def _cpu() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

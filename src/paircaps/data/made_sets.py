@@ -89,6 +89,8 @@ def _digits(card: Card, split: str, root: Path | str | None, download: bool, ver
 
 def _make(card: Card, digits: StoredDataset, making: Making, length: int | None, seed: int, fresh: bool) -> MadeDataset:
     split = digits.info.split
-    note = f"a stand-in for {card.stand_in}" if card.stand_in else ""
-    count = card.counts[split] if length is None else length
-    return MadeDataset(Info(card.name, split, card.classes, note), digits, making, count, seed, fresh)
+    notes = [f"a stand-in for {card.stand_in}"] if card.stand_in else []
+    if card.base == MNIST.name and digits.info.note:
+        notes.append(digits.info.note)
+    info = Info(card.name, split, card.classes, "; ".join(notes))
+    return MadeDataset(info, digits, making, card.counts[split] if length is None else length, seed, fresh)

@@ -40,7 +40,9 @@ def load_idx(card: Card) -> Callable[..., StoredDataset]:
             for path, rank, file in zip(paths, (3, 1), card.files[split][0], strict=True)
         )
         _check(card, split, paths, verify)
-        return StoredDataset(_info(card, split), torch.from_numpy(images).unsqueeze(1), torch.from_numpy(labels))
+        return StoredDataset(
+            _info(card, split, verify), torch.from_numpy(images).unsqueeze(1), torch.from_numpy(labels)
+        )
 
     return load
 
@@ -59,7 +61,7 @@ def load_cifar10(split: str, root: Root = None, download: bool = True, verify: b
         _require_batches(batches, names, [file.md5 for file in files])
     images = np.concatenate([batch.images for batch in batches])
     labels = np.concatenate([batch.labels for batch in batches])
-    return StoredDataset(_info(CIFAR10, split), torch.from_numpy(images), torch.from_numpy(labels))
+    return StoredDataset(_info(CIFAR10, split, verify), torch.from_numpy(images), torch.from_numpy(labels))
 
 
 def load_svhn(
@@ -79,7 +81,7 @@ def load_svhn(
         raise ValueError(f"extra digits are added to the train split, not to {split!r}")
     parts = [_svhn_part(part, root, download, verify) for part in ([split, "extra"] if extra else [split])]
     images, labels = (torch.cat(tensors) if extra else tensors[0] for tensors in zip(*parts, strict=True))
-    return StoredDataset(_info(SVHN, split), images, labels)
+    return StoredDataset(_info(SVHN, split, verify), images, labels)
 
 
 def _svhn_part(split: str, root: Root, download: bool, verify: bool) -> tuple[Tensor, Tensor]:
@@ -131,7 +133,7 @@ def load_smallnorb(
         images, labels = images.reshape(-1, 1, *images.shape[2:]), labels.repeat_interleave(2)
     if image_size is not None:
         images = resized(images, height_and_width("image_size", image_size))
-    return StoredDataset(_info(SMALLNORB, split), images, labels, columns)
+    return StoredDataset(_info(SMALLNORB, split, verify), images, labels, columns)
 
 
 def load_affnist(split: str, root: Root = None, download: bool = True, verify: bool = True) -> StoredDataset:
@@ -146,7 +148,7 @@ def load_affnist(split: str, root: Root = None, download: bool = True, verify: b
     if verify:
         remember_checksum(path, AFFNIST)
     images = torch.from_numpy(np.ascontiguousarray(pixels.T)).view(-1, 1, 40, 40)
-    return StoredDataset(_info(AFFNIST, split), images, torch.from_numpy(labels.astype(np.int64)))
+    return StoredDataset(_info(AFFNIST, split, verify), images, torch.from_numpy(labels.astype(np.int64)))
 
 
 def resized(images: Tensor, size: tuple[int, int]) -> Tensor:
@@ -197,8 +199,8 @@ def _require_labels(stream: ByteStream, labels: np.ndarray, least: int, most: in
         raise stream.error(f"labels must be {least} to {most}, got {labels[~right][0]}")
 
 
-def _info(card: Card, split: str) -> Info:
-    return Info(card.name, split, card.classes)
+def _info(card: Card, split: str, verified: bool) -> Info:
+    return Info(card.name, split, card.classes, "" if verified else "files not compared with the published ones")
 
 
 def _require_batches(batches: list[CifarBatch], names: list[str], sums: list[str | None]) -> None:
