@@ -158,8 +158,12 @@ NOTHING = Compose()
 TABLE6 = Compose(RandomCrop(0, 32), Contrast(0.5, 1.5)), Compose(CentreCrop(32))
 RECIPES = {
     "fig4": ((3, 32, 32), Compose(Standardise()), 32),
-    "fig5, fashion-mnist and svhn; table2, svhn": ((1, 28, 28), Compose(RandomCrop(4), Standardise()), 28),
-    "fig5, cifar10; table2, cifar10 and fashion-mnist": ((3, 32, 32), Compose(RandomCrop(4), Flip(), Standardise()), 32),
+    "fig5, fashion-mnist; table2, svhn": ((1, 28, 28), Compose(RandomCrop(4), Standardise()), 28),
+    "fig5, cifar10; table2, cifar10 and fashion-mnist": (
+        (3, 32, 32),
+        Compose(RandomCrop(4), Flip(), Standardise()),
+        32,
+    ),
     "table3, table5": ((1, 40, 40), NOTHING, 40),
     "table6, train": ((1, 48, 48), TABLE6[0], 32),
     "table6, test": ((1, 48, 48), TABLE6[1], 32),

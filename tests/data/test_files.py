@@ -124,14 +124,17 @@ def test_a_failed_download_says_what_to_fetch_by_hand_and_where_to_put_it(server
     assert "404" in message
     assert "what came has another checksum" in message
     md5 = hashlib.md5(CONTENT).hexdigest()
-    assert f"Fetch {server.url}/gone (md5 {md5}) by hand and put it at {tmp_path}/svhn/file.bin" in message
+    assert f"\n    {server.url}/gone: 404" in message
+    assert f"fetch it by hand (md5 {md5}) and put it at {tmp_path}/svhn/file.bin" in message
     assert left_behind(tmp_path) == []
 
 
 def test_no_network_at_all_is_said_in_words(tmp_path, monkeypatch):
     file = DataFile("file.bin", md5="0" * 32, urls=("http://127.0.0.1:1/file.bin",))
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with pytest.raises(DataError, match=r"could not be downloaded .*Connection refused\)\. Fetch http"):
+    with pytest.raises(
+        DataError, match=r"could not be downloaded\n    http://127.0.0.1:1/file.bin: Connection refused\n    fetch"
+    ):
         fetch(CARD, file, tmp_path)
 
 
@@ -320,3 +323,16 @@ def test_every_card_can_be_fetched_and_checked():
                 assert file.md5 or card.name == "affnist"
                 for url in file.urls:
                     assert url.endswith(file.name)
+
+
+def test_all_files_that_could_not_be_had_are_named(monkeypatch):
+    """A person who fetches by hand needs the whole list, not one file a try."""
+
+    def fail(url, **_):
+        raise requests.ConnectionError("Connection refused")
+
+    monkeypatch.setattr(requests, "get", fail)
+    with pytest.raises(DataError) as caught:
+        load_dataset("smallnorb", "test")
+    assert str(caught.value).count("could not be downloaded") == 3
+    assert str(caught.value).count("fetch it by hand (md5 ") == 3

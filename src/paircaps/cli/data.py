@@ -82,14 +82,19 @@ def list_datasets(options: argparse.Namespace) -> int:
 def get_datasets(options: argparse.Namespace) -> int:
     """Find or download every file of the datasets named."""
     cards = [_card(name) for name in options.names]
+    failures: list[str] = []
     for card in cards:
         if (not card.files and card.base not in CARDS) or card.base == "glyphs":
             print(f"{card.name}: made on the fly, nothing to download")
             continue
         source = card if card.files else CARDS[str(card.base)]
         for split in _splits(source, options.split):
-            for path in locate(source, split, options.data_dir):
-                print(path)
+            try:
+                print(*locate(source, split, options.data_dir), sep="\n")
+            except DataError as error:
+                failures.append(str(error))
+    if failures:
+        raise DataError("\n".join(failures))
     return 0
 
 
@@ -106,7 +111,7 @@ def check_datasets(options: argparse.Namespace) -> int:
     """Read datasets whole; say what is in them, and go on after one that is damaged."""
     code = 0
     for name in options.names:
-        card = CARDS.get(name)
+        card = None if Path(name).is_dir() and name not in CARDS else _card(name)
         splits = _splits(card, None) if card and card.files else ["train", "test"]
         extra: dict[str, object] = {"download": False} if card else {}
         for split in splits:
@@ -165,7 +170,7 @@ def _row(card: Card, root: Path | None) -> dict[str, Any]:
 
 def _card(name: str) -> Card:
     if name not in CARDS:
-        raise DataError(f"unknown dataset {name!r}. Known: {', '.join(CARDS)}")
+        raise DataError(f"unknown dataset {name!r}, and no folder of that name. Known: {', '.join(CARDS)}")
     return CARDS[name]
 
 

@@ -65,13 +65,9 @@ def _try_each(card: Card, file: DataFile, path: Path) -> None:
             reasons.append(f"{url}: {_brief(error)}")
         else:
             return
-    tried = "; ".join(reasons)
-    raise DataError(f"{card.name}: {file.name} could not be downloaded ({tried}). {_by_hand(file, path)}")
-
-
-def _by_hand(file: DataFile, path: Path) -> str:
     checked = f" (md5 {file.md5})" if file.md5 else ""
-    return f"Fetch {file.urls[0]}{checked} by hand and put it at {path}"
+    by_hand = f"fetch it by hand{checked} and put it at {path}"
+    raise DataError("\n    ".join([f"{card.name}: {file.name} could not be downloaded", *reasons, by_hand]))
 
 
 def _brief(error: Exception) -> str:

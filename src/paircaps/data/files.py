@@ -47,9 +47,22 @@ def locate(card: Card, split: str, root: Path | str | None = None, download: boo
     wanted = card.files[split][-1]
     if not download:
         raise DataError(_missing(card, wanted, data_folders(root)))
+    return _fetch_all(card, wanted, root)
+
+
+def _fetch_all(card: Card, files: tuple[DataFile, ...], root: Path | str | None) -> list[Path]:
+    """Fetch what is not here; where several fail, say so of each, for a person has to fetch them all."""
     from paircaps.data.fetch import fetch
 
-    return [find_file(card, file, root) or fetch(card, file, root) for file in wanted]
+    paths, failures = [], []
+    for file in files:
+        try:
+            paths.append(find_file(card, file, root) or fetch(card, file, root))
+        except DataError as error:
+            failures.append(str(error))
+    if failures:
+        raise DataError("\n".join(failures))
+    return paths
 
 
 def find(card: Card, split: str, root: Path | str | None = None) -> list[Path] | None:
