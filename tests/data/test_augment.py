@@ -134,6 +134,9 @@ def test_standardised_images_have_mean_zero_and_deviation_one():
     ready = Standardise()(images(7))
     torch.testing.assert_close(ready.mean((1, 2, 3)), torch.zeros(7), atol=1e-5, rtol=0)
     torch.testing.assert_close(ready.var((1, 2, 3), correction=0), torch.ones(7))
+    nearly = torch.zeros(1, 1, 10, 10)
+    nearly[0, 0, 0, 0] = 0.01  # its deviation, 0.001, is below the floor of 1/√100
+    assert Standardise()(nearly).max().item() == pytest.approx(0.0099 / 0.1)
     flat = Standardise()(torch.full((1, 1, 4, 4), 77, dtype=torch.uint8))
     assert torch.equal(flat, torch.zeros(1, 1, 4, 4))
 
@@ -194,14 +197,23 @@ def test_every_recipe_of_the_paper_can_be_written(recipe):
         (lambda: Contrast(2, 1), ValueError, "least must be from 0 to 1, got 2"),
         (lambda: AffineWarp(rotation=300), ValueError, "rotation must be from 0 to 180"),
         (lambda: AffineWarp(scale=2), TypeError, r"scale must be \(least, most\), got 2"),
+        (lambda: Compose(Standardise(), Contrast()), ValueError, "takes images in 0..1: put it before"),
         (lambda: Compose(Flip), TypeError, "a step must be an Augmentation"),
         (lambda: CentreCrop(9)(images()), ValueError, r"CentreCrop\(size=9\) does not fit into images of 8×8"),
         (lambda: RandomCrop(0, 9)(images(), generator()), ValueError, "does not fit into images of 8×8"),
         (lambda: Flip()(images()[0], generator()), ValueError, r"images must have shape \(B, C, H, W\)"),
-        (lambda: Flip()(images().int(), generator()), TypeError, "images must be floating point"),
+        (lambda: Flip()(images().int(), generator()), TypeError, "images must be uint8 or floating point"),
         (lambda: Flip()([1, 2], generator()), TypeError, "images must be a tensor"),
     ],
 )
 def test_wrong_arguments_are_named(make, error, message):
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_an_empty_batch_stays_one(step):
+    """The share of a process in a last batch may be empty."""
+    changed = step(images(0), generator())
+    assert changed.shape[:2] == (0, 3)
+    assert changed.shape[2:] == step(images(2), generator()).shape[2:]

@@ -5,6 +5,7 @@ from torch.utils.data import DataLoader
 from paircaps.data import DataError, Info, StoredDataset, list_datasets, load_dataset, register_dataset, wrap_dataset
 
 INFO = Info("d", "train", tuple("abc"))
+INDEX = torch.zeros(3, dtype=torch.long)
 
 
 def stored(length=9, **extras):
@@ -67,10 +68,10 @@ def test_a_limit_takes_images_of_all_classes():
 @pytest.mark.parametrize(
     ("images", "labels", "error", "message"),
     [
-        (torch.zeros(2, 1, 4, 4), torch.zeros(2), TypeError, "in uint8"),
-        (torch.zeros(2, 4, 4, dtype=torch.uint8), torch.zeros(2), TypeError, r"\(N, C, H, W\)"),
-        (torch.zeros(2, 1, 4, 4, dtype=torch.uint8), torch.zeros(3), DataError, "2 images but 3 labels"),
-        (torch.zeros(0, 1, 4, 4, dtype=torch.uint8), torch.zeros(0), DataError, "no image at all"),
+        (torch.zeros(2, 1, 4, 4), INDEX[:2], TypeError, "in uint8"),
+        (torch.zeros(2, 4, 4, dtype=torch.uint8), INDEX[:2], TypeError, r"\(N, C, H, W\)"),
+        (torch.zeros(2, 1, 4, 4, dtype=torch.uint8), INDEX, DataError, "2 images but 3 labels"),
+        (torch.zeros(0, 1, 4, 4, dtype=torch.uint8), INDEX[:0], DataError, "no image at all"),
         (
             torch.zeros(2, 1, 4, 4, dtype=torch.uint8),
             torch.tensor([0, 3]),
@@ -78,6 +79,13 @@ def test_a_limit_takes_images_of_all_classes():
             "label 3, but classes are 0 to 2",
         ),
         (torch.zeros(2, 1, 4, 4, dtype=torch.uint8), torch.tensor([0, -1]), DataError, "label -1"),
+        (
+            torch.zeros(2, 1, 4, 4, dtype=torch.uint8),
+            torch.tensor([0, 0.9]),
+            TypeError,
+            "in torch.float32",
+        ),
+        (torch.zeros(2, 1, 4, 4, dtype=torch.uint8), INDEX[:2, None], TypeError, r"class indices, got \(2, 1\)"),
     ],
 )
 def test_tensors_that_do_not_belong_together_are_refused(images, labels, error, message):
@@ -128,6 +136,11 @@ def test_any_torch_dataset_can_be_wrapped():
     assert (data.images == tensor).all()
     assert data.labels.tolist() == [0, 2, 1, 1]
     assert data.classes == ("0", "1", "2")
+    palette = Image.fromarray(pixels).quantize(200)
+    assert (wrap_dataset(Pairs((palette, 0))).images[0].int() - tensor).abs().max() < 40
+    clear = Image.new("RGBA", (4, 4), (9, 9, 9, 0))
+    assert (wrap_dataset(Pairs((clear, 0))).images == 255).all()
+    assert wrap_dataset(Pairs((Image.new("1", (4, 4), 1), 0))).images.unique().tolist() == [255]
     grey = wrap_dataset(Pairs((pixels[..., 0], 0)), classes=["a", "b"], name="mine", split="test")
     assert grey.images.shape == (1, 1, 5, 4)
     assert repr(grey) == "<mine test: 1 images of 5×4×1, 2 classes>"
@@ -145,6 +158,8 @@ def test_any_torch_dataset_can_be_wrapped():
         ([torch.zeros(1, 4, 4)], r"item 0 must be \(image, label\), got Tensor"),
         ([(torch.zeros(2, 1, 4, 4), 0)], r"must have axes \(C, H, W\)"),
         ([(torch.zeros(1, 4, 4), -1)], "label -1"),
+        ([(torch.zeros(1, 4, 4), 10**9)], "label 1000000000: give the classes if there are so many"),
+        ([("a word", 0)], "must be an array .* of numbers, got str"),
     ],
 )
 def test_datasets_that_cannot_be_wrapped_are_named(items, message):

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 import requests
-from reference.formats import write, write_mnist
+from reference.formats import write, write_mnist, zip_bytes
 
 from paircaps.data import DataError, load_dataset
 from paircaps.data import fetch as fetching
 from paircaps.data.cards import CARDS, DataFile
 from paircaps.data.fetch import fetch, final_address
-from paircaps.data.files import data_folders, find, locate, user_cache, verify
+from paircaps.data.files import data_folders, find, locate, require_published, user_cache
 
 CONTENT = os.urandom(300_000)
 CARD = CARDS["svhn"]
@@ -178,8 +178,17 @@ def test_redirects_are_followed(server):
         final_address(server.url + "/loop")
 
 
-@pytest.mark.parametrize("target", ["http://example.org/file", "ftp://example.org/file", "file:///etc/passwd"])
-def test_an_https_address_never_leads_to_another_scheme(monkeypatch, target):
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("https", "http://example.org/file"),
+        ("https", "ftp://example.org/file"),
+        ("https", "file:///etc/passwd"),
+        ("http", "ftp://example.org/file"),
+        ("http", "file:///etc/passwd"),
+    ],
+)
+def test_an_address_never_leads_to_a_weaker_scheme(monkeypatch, source, target):
     def answer(url, **_):
         response = requests.Response()
         response.status_code, response.headers["location"] = 302, target
@@ -188,8 +197,8 @@ def test_an_https_address_never_leads_to_another_scheme(monkeypatch, target):
         return response
 
     monkeypatch.setattr(requests, "get", answer)
-    with pytest.raises(DataError, match=f"leads from https to {target.split(':')[0]}"):
-        final_address("https://example.org/file")
+    with pytest.raises(DataError, match=f"leads from {source} to {target.split(':')[0]}"):
+        final_address(f"{source}://example.org/file")
 
 
 def test_the_download_itself_follows_no_redirect(server, tmp_path):
@@ -310,8 +319,8 @@ def test_a_file_in_place_of_a_folder_is_named(tmp_path):
 
 def test_a_wrong_checksum_is_quoted(tmp_path):
     path = write(tmp_path / "file.bin", b"other")
-    with pytest.raises(DataError, match=r"its md5 is 795f3202b17cb6bc3d4b771d8c6c9eaf, that of file.bin is 000"):
-        verify(path, DataFile("file.bin", md5="0" * 32))
+    with pytest.raises(DataError, match=r"5 bytes with md5 795f3202b17cb6bc3d4b771d8c6c9eaf, that of file.bin is 000"):
+        require_published(path, DataFile("file.bin", md5="0" * 32))
 
 
 def test_every_card_can_be_fetched_and_checked():
@@ -336,3 +345,48 @@ def test_all_files_that_could_not_be_had_are_named(monkeypatch):
         load_dataset("smallnorb", "test")
     assert str(caught.value).count("could not be downloaded") == 3
     assert str(caught.value).count("fetch it by hand (md5 ") == 3
+
+
+def test_another_datasets_files_of_the_same_name_are_not_taken(tmp_path, monkeypatch):
+    """Fashion-MNIST's files have the names of MNIST's: a folder of one, given by hand, is not the other."""
+    write_mnist(tmp_path)
+    labels = (tmp_path / "train-labels-idx1-ubyte.gz").read_bytes()
+    assert find(CARDS["fashion-mnist"], "train", tmp_path)
+    mnist = CARDS["mnist"].files["train"][0]
+    known = dataclasses.replace(mnist[1], md5=hashlib.md5(labels).hexdigest())
+    card = dataclasses.replace(CARDS["mnist"], files={"train": ((mnist[0], known),)})
+    monkeypatch.setitem(CARDS, "mnist", card)
+    assert find(CARDS["fashion-mnist"], "train", tmp_path) is None
+    assert find(card, "train", tmp_path)
+
+
+def test_loose_files_in_a_data_folder_are_not_taken(tmp_path, monkeypatch):
+    write_mnist(tmp_path)
+    monkeypatch.setenv("PAIRCAPS_DATA", str(tmp_path))
+    assert find(CARDS["mnist"], "train") is None
+
+
+def test_a_page_in_place_of_an_archive_without_checksum_is_not_kept(server, tmp_path):
+    """A login page of a network would otherwise lie in the cache as aff-NIST for ever."""
+    server.pages["/page"] = b"<html>please log in</html>"
+    with pytest.raises(DataError, match="what came is no zip archive"):
+        fetch(CARDS["affnist"], file_at(server, "/page", md5=None, size=None), tmp_path)
+    assert left_behind(tmp_path) == []
+    server.pages["/zip"] = zip_bytes({"a.mat": b"x"})
+    assert fetch(CARDS["affnist"], file_at(server, "/zip", md5=None, size=None), tmp_path).exists()
+
+
+def test_an_endless_answer_is_cut_off_even_where_no_size_is_known(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(fetching, "_UNKNOWN_MOST", 100_000)
+    server.pages["/endless"] = CONTENT
+    with pytest.raises(DataError, match="sends more than"):
+        fetch(CARDS["affnist"], file_at(server, "/endless", md5=None, size=None), tmp_path)
+
+
+def test_progress_is_shown_on_a_terminal_and_told_elsewhere(server, tmp_path, monkeypatch, capsys):
+    server.pages["/a"] = CONTENT
+    fetch(CARD, file_at(server, "/a"), tmp_path / "file")
+    assert capsys.readouterr().err == f"downloading {server.url}/a\n"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    fetch(CARD, file_at(server, "/a"), tmp_path / "terminal")
+    assert "100%" in capsys.readouterr().err

@@ -299,3 +299,44 @@ def test_a_class_that_chance_left_out_is_named(pets):
 def test_wrong_options_are_named(pets, options, error, message):
     with pytest.raises(error, match=message):
         load_dataset(pets, **options)
+
+
+def test_an_empty_class_of_the_test_split_is_named(tmp_path):
+    for split in ("train", "test"):
+        for name in ("a", "b"):
+            save(tmp_path / split / name / "0.png", random_picture(0))
+    (tmp_path / "test" / "b" / "0.png").unlink()
+    with pytest.raises(DataError, match="test/b: no picture in it"):
+        load_dataset(tmp_path, "test")
+
+
+def test_a_file_too_large_for_a_picture_is_not_read(pets):
+    with (pets / "cat" / "huge.png").open("wb") as file:
+        file.truncate(300 << 20)
+    with pytest.raises(DataError, match=r"huge.png: 314,572,800 bytes are too many for a picture"):
+        load_dataset(pets)
+
+
+def test_a_transparent_grey_of_sixteen_bits():
+    picture = Image.fromarray(np.full((4, 4), 1000, np.uint16))
+    assert (decode(picture, transparency=1000) == 255).all()
+    assert (decode(picture, transparency=999) == 4).all()
+
+
+def test_a_line_stays_a_line_between_bars():
+    assert decode(Image.new("L", (2000, 10), 255), fit="pad").max() == 255
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"fit": "zoom"}, ValueError, "fit must be one of 'crop', 'pad', 'stretch', got 'zoom'"),
+        ({"channels": 2}, ValueError, "channels must be one of 1, 3, got 2"),
+        ({"size": (0, 8)}, ValueError, "size must be at least 1, got 0"),
+        ({"max_pixels": 300_000_000}, ValueError, "max_pixels must be from 1 to 178956970"),
+        ({"background": 300}, ValueError, "background must be from 0 to 255"),
+    ],
+)
+def test_wrong_arguments_of_one_picture_are_named(options, error, message):
+    with pytest.raises(error, match=message):
+        decode_picture(encoded(Image.new("L", (4, 4))), "a", **{"size": 8, **options})

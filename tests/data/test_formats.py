@@ -2,8 +2,12 @@
 
 import gzip
 import io
+import os
+import struct
 import tarfile
+import tracemalloc
 import warnings
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +29,9 @@ def random_bytes(*shape):
     return np.random.default_rng(0).integers(256, size=shape, dtype=np.uint8)
 
 
-def mat(path, *wanted):
+def mat(path, *wanted, most=1 << 20):
     with open_stream(path) as stream:
-        return read_mat(stream, wanted)
+        return read_mat(stream, dict.fromkeys(wanted, most))
 
 
 @pytest.mark.parametrize("gz", [True, False])
@@ -200,9 +204,10 @@ def test_labels_beyond_the_classes_are_an_error(tmp_path):
     [
         ("../evil", tarfile.REGTYPE, "lead out of the folder"),
         ("/etc/evil", tarfile.REGTYPE, "lead out of the folder"),
-        ("link", tarfile.SYMTYPE, "a link or device"),
-        ("hard", tarfile.LNKTYPE, "a link or device"),
-        ("pipe", tarfile.FIFOTYPE, "a link or device"),
+        ("link", tarfile.SYMTYPE, "a link, device or sparse file"),
+        ("hard", tarfile.LNKTYPE, "a link, device or sparse file"),
+        ("hole", tarfile.GNUTYPE_SPARSE, "a link, device or sparse file"),
+        ("pipe", tarfile.FIFOTYPE, "a link, device or sparse file"),
     ],
 )
 def test_a_tar_with_a_way_out_is_refused(tmp_path, name, kind, message):
@@ -235,8 +240,6 @@ def test_a_missing_variable_is_named(tmp_path):
 
 
 def test_folders_pipes_and_missing_files_are_no_files(tmp_path):
-    import os
-
     os.mkfifo(tmp_path / "pipe")
     for name, message in (("pipe", "not an ordinary file"), (".", "not an ordinary file"), ("no", "No such file")):
         with pytest.raises(DataError, match=message):
@@ -245,19 +248,14 @@ def test_folders_pipes_and_missing_files_are_no_files(tmp_path):
 
 def test_an_unpacked_stream_never_holds_more_than_asked_for(tmp_path):
     """A gzip bomb of 200 MB in 200 KB, behind a header that fits: memory must stay where it is."""
-    import tracemalloc
-
     buffer = io.BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb") as file:
         file.write(idx_bytes(np.zeros((10, 28, 28))))
         for _ in range(200):
             file.write(bytes(1 << 20))
     path = write(tmp_path / "bomb.gz", buffer.getvalue())
-    tracemalloc.start()
-    with pytest.raises(DataError, match="goes on after the end"):
-        read_idx(path, 3)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
+    peak, message = peak_memory(lambda: read_idx(path, 3))
+    assert "goes on after the end" in message
     assert peak < 8 << 20
 
 
@@ -276,3 +274,84 @@ def test_a_limit_on_what_a_file_unpacks_to_holds(tmp_path):
     assert read_idx(path, 3, most=784_016).shape == (1000, 28, 28)
     with pytest.raises(DataError, match=r"claims 784,000 bytes, of which there can be 783,999"):
         read_idx(path, 3, most=784_015)
+
+
+def peak_memory(task):
+    """Most bytes that Python took while a task was refused."""
+    tracemalloc.start()
+    with pytest.raises(DataError) as caught:
+        task()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak, str(caught.value)
+
+
+def test_a_sparse_file_in_a_tar_is_refused_before_it_grows(tmp_path):
+    """A tar of 119 bytes can hold a sparse file that tarfile reads as gigabytes of zeros."""
+    member = tarfile.TarInfo(BATCHES[0])
+    member.pax_headers = {"GNU.sparse.major": "0", "GNU.sparse.minor": "1", "GNU.sparse.size": str(1 << 30)}
+    member.pax_headers |= {"GNU.sparse.map": f"{1 << 30},0", "GNU.sparse.numblocks": "1", "GNU.sparse.name": BATCHES[0]}
+    path = write(tmp_path / "a.tar.gz", tar_bytes({}, [member]))
+    peak, message = peak_memory(lambda: read_cifar_tar(path, BATCHES[:1]))
+    assert "sparse file" in message
+    assert peak < 8 << 20
+
+
+def test_a_tar_that_unpacks_without_end_is_cut_off(tmp_path):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz", compresslevel=1) as tar:
+        member = tarfile.TarInfo("zeros")
+        member.size = 300 << 20
+        tar.addfile(member, io.BufferedReader(Zeros()))
+    path = write(tmp_path / "a.tar.gz", out.getvalue())
+    peak, message = peak_memory(lambda: read_cifar_tar(path, BATCHES[:1]))
+    assert "goes on beyond all that can be in it" in message
+    assert peak < 16 << 20
+
+
+class Zeros(io.RawIOBase):
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        buffer[:] = bytes(len(buffer))
+        return len(buffer)
+
+
+def test_an_array_larger_than_it_may_be_is_refused_at_its_header(tmp_path):
+    path = write(tmp_path / "a.mat", mat_bytes({"X": np.zeros((1000, 30_000), np.uint8)}))
+    assert path.stat().st_size < 100_000
+    peak, message = peak_memory(lambda: mat(path, "X", most=29_999_999))
+    assert "X claims 30,000,000 bytes, 29,999,999 at most" in message
+    assert peak < 4 << 20
+    assert mat(path, "X", most=30_000_000)["X"].shape == (1000, 30_000)
+
+
+def mat_of(*elements):
+    """A .mat file whose one compressed array has these (type, claimed size, bytes)."""
+    body = b"".join(struct.pack("<II", kind, size) + content for kind, size, content in elements)
+    packed = zlib.compress(struct.pack("<II", 14, len(body)) + body)
+    return mat_bytes({"X": np.eye(2)})[:128] + struct.pack("<II", 15, len(packed)) + packed
+
+
+FLAGS = (6, 8, struct.pack("<II", 9, 0))
+DIMENSIONS = (5, 8, struct.pack("<ii", 1 << 15, 1 << 16))
+NAME = (1, 1, b"X" + bytes(7))
+
+
+@pytest.mark.parametrize(
+    ("elements", "message"),
+    [
+        ([FLAGS, DIMENSIONS, NAME, (2, 1 << 31, bytes(64))], "X claims 2,147,483,648 bytes, of which there can be"),
+        ([FLAGS, DIMENSIONS, (1, 1 << 30, bytes(64))], "a name claims 1,073,741,824 bytes, 64 at most"),
+        ([FLAGS, (5, 1 << 30, bytes(64))], "dimensions claims 1,073,741,824 bytes, 128 at most"),
+        ([(6, 1 << 30, bytes(64))], "array flags claims 1,073,741,824 bytes, 8 at most"),
+        ([FLAGS, DIMENSIONS, NAME, (2, 64, bytes(64))], "X has 64 bytes of values for dimensions"),
+        ([FLAGS, DIMENSIONS, NAME, (10, 64, bytes(64))], "X has values of type 10"),
+    ],
+)
+def test_claims_inside_a_compressed_array_are_not_believed(tmp_path, elements, message):
+    path = write(tmp_path / "a.mat", mat_of(*elements))
+    peak, seen = peak_memory(lambda: mat(path, "X", most=1 << 40))
+    assert message in seen
+    assert peak < 4 << 20

@@ -5,8 +5,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paircaps.data import AffineWarp, Compose, Flip, Loader, RandomCrop, load_dataset
+from paircaps.data import AffineWarp, Compose, Flip, Loader, RandomCrop, Standardise, load_dataset
+from paircaps.data.augment import as_float
 from paircaps.data.dataset import Info, StoredDataset
+from paircaps.data.randomness import uniform
 
 AUGMENT = Compose(RandomCrop(2), Flip(), AffineWarp(10))
 
@@ -104,6 +106,7 @@ def test_global_random_state_is_neither_used_nor_changed():
         ({"batch_size": 9, "world_size": 2}, ValueError, "batch_size 9 cannot be shared evenly by 2 processes"),
         ({"rank": 2, "world_size": 2}, ValueError, "rank must be below world_size, 2, got 2"),
         ({"batch_size": 64, "drop_last": True}, ValueError, "batch_size 64 is more than the 50 images there are"),
+        ({"seed": 1.5}, TypeError, "seed must be a whole number, got 1.5"),
         ({"shuffle": "yes"}, TypeError, "shuffle must be True or False"),
     ],
 )
@@ -115,5 +118,27 @@ def test_wrong_arguments_are_named(options, error, message):
 def test_steps_and_epochs_beyond_the_end_are_named():
     with pytest.raises(IndexError, match="step 4 of an epoch of 4 batches"):
         Loader(dataset(), 16).batch(0, 4)
+    with pytest.raises(ValueError, match="start must be at least 0, got -2"):
+        Loader(dataset(), 16).epoch(0, start=-2)
     with pytest.raises(ValueError, match="epoch must be at least 0"):
         Loader(dataset(), 16).batch(-1, 0)
+
+
+def test_augmentation_has_numbers_of_its_own():
+    """Not those of the order: images early in an epoch would else be cropped at the top."""
+    data = dataset()
+    batch = Loader(data, 50, AUGMENT, seed=3).batch(4, 0)
+    noise = uniform(3, 4, batch.index, AUGMENT.draws, "augment")
+    assert torch.equal(batch.images, as_float(AUGMENT.apply(data.images[batch.index], noise)))
+
+
+def test_originals_are_floats_like_the_images():
+    batch = Loader(load_dataset("multi-glyphs", length=8), 8).batch(0, 0)
+    torch.testing.assert_close(batch.originals.sum(1).clamp(max=1), batch.images)
+    assert batch.second_label.dtype == torch.int64
+
+
+def test_a_share_of_the_last_batch_may_be_empty():
+    for data in (dataset(33), load_dataset("multi-glyphs", length=33), load_dataset("translated-glyphs", length=33)):
+        loader = Loader(data, 32, Compose(RandomCrop(2), Standardise()), rank=1, world_size=2)
+        assert [len(batch) for batch in loader.epoch(0)] == [16, 0]

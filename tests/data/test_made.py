@@ -1,5 +1,7 @@
 """Datasets made on the fly: what is promised of each, and that seed and index alone decide."""
 
+import os
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,8 +11,8 @@ from reference.formats import write_mnist
 from paircaps.data import DataError, load_dataset
 from paircaps.data.dataset import Info, StoredDataset
 from paircaps.data.glyphs import FONTS, upright_glyphs
-from paircaps.data.made import MadeDataset, Multi
-from paircaps.data.poses import POSE
+from paircaps.data.made import Affine, MadeDataset, Multi, Translated
+from paircaps.data.poses import POSE, PoseRange
 from paircaps.data.warp import ink_boxes, warp
 
 GLYPHS = ["glyphs", "translated-glyphs", "affine-glyphs", "multi-glyphs"]
@@ -185,7 +187,9 @@ def test_every_other_digit_is_as_likely_a_partner():
 
 
 def test_one_class_alone_makes_no_pairs():
-    digits = StoredDataset(Info("d", "train", ("a",)), torch.zeros(3, 1, 4, 4, dtype=torch.uint8), torch.zeros(3))
+    digits = StoredDataset(
+        Info("d", "train", ("a",)), torch.zeros(3, 1, 4, 4, dtype=torch.uint8), torch.tensor([0, 0, 0])
+    )
     with pytest.raises(DataError, match="need two classes"):
         MadeDataset(Info("m", "train", ("a",)), digits, Multi((4, 4)), 10)
 
@@ -193,9 +197,27 @@ def test_one_class_alone_makes_no_pairs():
 def test_the_papers_six_million_pairs_need_no_memory():
     dataset = load("multi-glyphs", length=6_000_000)
     assert dataset.batch(torch.tensor([5_999_999])).images.shape == (1, 1, 36, 36)
-    huge = load("multi-glyphs", length=10**10)
-    with pytest.raises(DataError, match="GiB of memory, this machine has"):
-        _ = huge.images
+    for bad in (torch.tensor([6_000_000]), torch.tensor([0, -1])):
+        with pytest.raises(IndexError, match="indices of multi-glyphs are 0 to 5999999, got"):
+            dataset.batch(bad)
+
+
+def test_more_images_than_there_is_memory_for_are_refused(monkeypatch):
+    """110,000 pairs with their originals are 428 MB; a machine of 512 MB keeps room for other things."""
+    monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": 1 << 17, "SC_PAGE_SIZE": 1 << 12}.__getitem__)
+    with pytest.raises(DataError, match=r"all 110,000 images of multi-glyphs would take 0.4 GiB of memory"):
+        _ = load("multi-glyphs", length=110_000).images
+    assert len(load("multi-glyphs", length=1_000).images) == 1_000
+
+
+def test_what_is_not_known_is_no_reason_to_draw(monkeypatch):
+    dataset = load("multi-glyphs", length=5000)
+    monkeypatch.setattr(Multi, "draw", None)
+    assert not hasattr(dataset, "transform")
+    assert dataset.second_label.shape == (5000,)
+    assert dataset.pose.shape == (5000, 2, 5)
+    with pytest.raises(TypeError):
+        _ = dataset.originals  # these are images
 
 
 def test_labels_need_no_drawing(monkeypatch):
@@ -205,7 +227,7 @@ def test_labels_need_no_drawing(monkeypatch):
 
 
 @settings(max_examples=30, deadline=None)
-@given(size=st.tuples(st.integers(28, 70), st.integers(28, 70)), seed=st.integers(), index=st.integers(0, 10_000 - 1))
+@given(size=st.tuples(st.integers(36, 70), st.integers(36, 70)), seed=st.integers(), index=st.integers(0, 10_000 - 1))
 def test_any_canvas_any_seed_any_index(size, seed, index):
     for name in ("translated-glyphs", "affine-glyphs", "multi-glyphs"):
         image = load(name, image_size=size, seed=seed).batch(torch.tensor([index])).images
@@ -219,6 +241,8 @@ def test_any_canvas_any_seed_any_index(size, seed, index):
         ({"image_size": 20}, DataError, "at least 28×28, that of upright-glyphs's images, got 20×20"),
         ({"image_size": "big"}, TypeError, "image_size must be a side or"),
         ({"length": 0}, ValueError, "length must be at least 1, got 0"),
+        ({"length": 10**9}, ValueError, "length must be from 1 to 100000000"),
+        ({"image_size": 10**6}, ValueError, "image_size must be from 1 to 4096"),
         ({"seed": 1.5}, TypeError, "seed must be a whole number"),
         ({"fresh": 1}, TypeError, "fresh must be True or False"),
         ({"rotations": 5}, TypeError, "dataset 'affine-glyphs' has no option 'rotations'; it takes seed, length"),
@@ -236,3 +260,42 @@ def test_wrong_options_are_named(options, error, message):
 def test_made_datasets_can_move_to_a_device():
     dataset = load("affine-glyphs", length=100)
     assert torch.equal(dataset.to("cpu").batch(torch.arange(9)).images, dataset.batch(torch.arange(9)).images)
+
+
+@pytest.mark.parametrize("size", [36, 37, (41, 38)])
+def test_poses_of_shifted_digits_are_true_on_odd_canvases_too(size):
+    for name in ("translated-glyphs", "multi-glyphs"):
+        batch = load(name, image_size=size).batch(torch.arange(40))
+        base = upright_glyphs("train").images
+        pose = batch.pose if name == "translated-glyphs" else batch.pose[:, 0]
+        alone = batch.images if name == "translated-glyphs" else batch.originals[:, 0]
+        assert torch.equal(warp(base[torch.arange(40)], pose, size), alone)
+
+
+def test_shifts_that_would_cut_digits_off_are_refused():
+    with pytest.raises(ValueError, match=r"shift must be at most 4, that digits stay on a canvas of 36×36, got 5"):
+        load("multi-glyphs", shift=5)
+    assert load("multi-glyphs", image_size=28, shift=0).batch(torch.arange(3)).images.shape == (3, 1, 28, 28)
+
+
+@pytest.mark.parametrize("name", GLYPHS)
+def test_an_empty_batch_is_a_batch(name):
+    dataset = load(name)
+    batch = dataset.batch(torch.arange(0))
+    assert batch.images.shape == (0, *dataset.shape)
+    assert len(batch) == 0
+
+
+def test_images_stay_what_they_were():
+    """Results are repeated by seed and index years later; digits of no font, so that no library can change them."""
+    y, x = torch.meshgrid(torch.arange(28), torch.arange(28), indexing="ij")
+    pixels = torch.stack([(x * k + y * 3) % 256 for k in range(1, 11)])[:, None].to(torch.uint8)
+    digits = StoredDataset(Info("d", "train", tuple("0123456789")), pixels, torch.arange(10))
+    sums = {}
+    for making in (Translated((40, 40)), Multi((36, 36)), Affine((40, 40), PoseRange())):
+        batch = MadeDataset(digits.info, digits, making, 1000, seed=5).batch(torch.tensor([0, 7, 999]))
+        weights = torch.arange(batch.images[0].numel()) % 101
+        sums[type(making).__name__] = (batch.images.flatten(1).long() * weights).sum(1).tolist()
+    assert sums["Translated"] == [2048611, 5215683, 4728217]
+    assert sums["Multi"] == [6583384, 8335877, 8501451]
+    assert sums["Affine"] == pytest.approx([2423581, 3355921, 4074023], rel=1e-3)  # rounding

@@ -1,6 +1,7 @@
 """The six published datasets: the real files where they are here, small files in the real format everywhere."""
 
 import gzip
+import zipfile
 
 import numpy as np
 import pytest
@@ -99,7 +100,9 @@ def test_one_flipped_bit_in_a_real_file_is_noticed(real, tmp_path, monkeypatch):
     for name, content in contents.items():
         write(tmp_path / "mnist" / name, bytes(content))
     monkeypatch.delenv("PAIRCAPS_DATA")
-    with pytest.raises(DataError, match=r"t10k-images-idx3-ubyte: damaged, or not the published file: its md5 is"):
+    with pytest.raises(
+        DataError, match=r"t10k-images-idx3-ubyte: damaged, or not the published file: 7,840,016 bytes with md5"
+    ):
         load_dataset("mnist", "test", tmp_path, download=False)
     assert len(load_dataset("mnist", "test", tmp_path, download=False, verify=False)) == 10_000
 
@@ -190,8 +193,6 @@ def test_small_affnist_in_its_zip_and_without(tmp_path):
     dataset = load_dataset("affnist", "test", tmp_path, verify=False)
     assert torch.equal(dataset.images[:, 0], torch.tensor(images))
     assert dataset.labels.tolist() == labels.tolist()
-    import zipfile
-
     with zipfile.ZipFile(path) as archive:
         (path.parent / "test.mat").write_bytes(archive.read("test.mat"))
     path.unlink()
@@ -217,6 +218,8 @@ def test_the_first_checksum_of_affnist_is_recorded_and_held_to(tmp_path):
         (zip_bytes({"a.mat": mat_bytes({"other": np.eye(2)})}), "no array affNISTdata.image"),
         (zip_bytes({"a.mat": mat_bytes({"affNISTdata": {"image": np.eye(2), "label_int": np.eye(2)}})}), "image is"),
         (b"PK\x03\x04" + bytes(100), "not a readable zip"),
+        (affnist_bytes(np.zeros((2, 40, 40)), [3, 9]).replace(b"test.mat", b"test.txt"), "holds 0 .mat files"),
+        (zip_bytes({"a.mat": b"x" * 999}, zipfile.ZIP_LZMA), "a.mat is packed by an unusual method"),
     ],
 )
 def test_affnist_of_another_kind_is_refused(tmp_path, content, message):
@@ -248,3 +251,19 @@ def test_resizing_up_and_down():
     images = torch.arange(16, dtype=torch.uint8).reshape(1, 1, 4, 4)
     assert resized(images, (2, 2)).flatten().tolist() == [2, 4, 10, 12]  # 2.5 and 4.5 go to the even one
     assert resized(images, (8, 6)).shape == (1, 1, 8, 6)
+
+
+@pytest.mark.parametrize("label", [10.0, -1.0, 2.5, float("nan")])
+def test_affnist_labels_are_digits(tmp_path, label):
+    fields = {"image": np.zeros((1600, 2), np.uint8), "label_int": np.array([[1.0, label]])}
+    write(tmp_path / "test.mat.zip", zip_bytes({"test.mat": mat_bytes({"affNISTdata": fields})}))
+    with pytest.raises(DataError, match="labels must be 0 to 9, got"):
+        load_dataset("affnist", "test", tmp_path, verify=False)
+
+
+def test_a_bomb_in_place_of_svhn_is_refused_at_its_header(tmp_path):
+    """Fifty times as many images as are published, all black, in a file of two megabytes."""
+    images = np.zeros((32, 32, 3, 500_000), np.uint8)
+    write(tmp_path / "test_32x32.mat", mat_bytes({"X": images, "y": np.ones((500_000, 1), np.uint8)}))
+    with pytest.raises(DataError, match=r"X claims 1,536,000,000 bytes, 79,970,304 at most"):
+        load_dataset("svhn", "test", tmp_path)

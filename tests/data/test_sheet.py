@@ -4,8 +4,8 @@ import torch
 from PIL import Image
 from reference.formats import write_smallnorb
 
-from paircaps.data import DataError, Info, StoredDataset, load_dataset
-from paircaps.data.sheet import contact_sheet, save_picture
+from paircaps.data import Batch, DataError, Info, StoredDataset, load_dataset
+from paircaps.data.sheet import _two_colours, contact_sheet, save_picture
 
 
 def coloured(classes=3, per_class=4):
@@ -80,3 +80,11 @@ def test_pictures_that_cannot_be_written(tmp_path, without_rights):
         with without_rights(), pytest.raises(DataError, match=message):
             save_picture(sheet, path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["closed", "old.png"]
+
+
+def test_the_first_digit_is_orange_and_rows_are_as_many_as_asked_for():
+    digit, nothing = torch.full((1, 1, 2, 2), 255, dtype=torch.uint8), torch.zeros(1, 1, 2, 2, dtype=torch.uint8)
+    batch = Batch(digit, torch.tensor([0]), torch.tensor([0]), {"originals": torch.stack([digit, nothing], 1)})
+    assert _two_colours(batch)[0, :, 0, 0].tolist() == [255, 150, 40]
+    heights = [contact_sheet(load_dataset("multi-glyphs"), 2, rows).height for rows in (4, 5, 8)]
+    assert heights[2] - heights[1] == 3 * (heights[1] - heights[0])

@@ -49,9 +49,9 @@ def mat_bytes(variables, compressed=True):
     return out.getvalue()
 
 
-def zip_bytes(files):
+def zip_bytes(files, method=zipfile.ZIP_DEFLATED):
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(out, "w", method) as archive:
         for name, content in files.items():
             archive.writestr(name, content)
     return out.getvalue()

@@ -10,13 +10,12 @@ import resource
 import struct
 import sys
 import tempfile
-import zipfile
 import zlib
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from reference.formats import cifar_bytes, idx_bytes, mat_bytes, norb_bytes, svhn_bytes, tar_bytes
+from reference.formats import cifar_bytes, idx_bytes, mat_bytes, norb_bytes, svhn_bytes, tar_bytes, zip_bytes
 
 from paircaps.data import DataError, decode_picture, load_dataset
 from paircaps.data.cifar import read_cifar, read_cifar_tar
@@ -38,10 +37,7 @@ def plain(content):
 
 
 def zipped(content):
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("test.mat", content)
-    return out.getvalue()
+    return zip_bytes({"test.mat": content})
 
 
 def mat_of_elements(content):
@@ -58,7 +54,7 @@ def picture(kind):
 
 def read_matlab(path):
     with open_stream(path) as stream:
-        return read_mat(stream, ["X"])
+        return read_mat(stream, {"X": 1 << 30})
 
 
 def load(name, split, file):

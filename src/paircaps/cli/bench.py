@@ -11,6 +11,7 @@ from typing import Any
 from paircaps._files import write_whole
 from paircaps.bench.data import as_markdown, bench_data
 from paircaps.cli.arguments import data_folder, whole_number
+from paircaps.data.errors import DataError
 
 
 def add_commands(commands: Any) -> None:
@@ -28,6 +29,8 @@ def add_commands(commands: Any) -> None:
 
 def run_data(options: argparse.Namespace) -> int:
     """Time the loader."""
+    if options.out and not options.out.parent.is_dir():
+        raise DataError(f"{options.out}: no such folder: {options.out.parent}")
     print(f"timing the loader, {options.repeats} times {options.batches} batches of every case ...", file=sys.stderr)
     result = bench_data(options.data_dir, options.batches, options.repeats, options.seed)
     text = json.dumps(result, indent=2) + "\n" if options.json else as_markdown(result)

@@ -16,7 +16,7 @@ from paircaps.data.catalogue import load_dataset
 from paircaps.data.dataset import ImageDataset
 from paircaps.data.errors import DataError
 from paircaps.data.files import find, locate
-from paircaps.data.sheet import ROWS, contact_sheet, require_picture_name, save_picture
+from paircaps.data.sheet import contact_sheet, require_picture_name, save_picture
 
 _OPTIONAL = {("svhn", "extra")}
 """Splits that are fetched and checked only when they are asked for by name."""
@@ -40,9 +40,9 @@ def add_commands(commands: Any) -> None:
     show = group.add_parser("show", parents=[common], help="a labelled contact sheet")
     show.add_argument("name", metavar="NAME", help="a dataset, or a folder with one subfolder a class")
     show.add_argument("-o", "--out", type=Path, required=True, metavar="PICTURE", help="a .png, .jpg or .webp file")
-    show.add_argument("--split", default="train", help="train (the default) or test")
+    show.add_argument("--split", help="train unless told, or what there is")
     show.add_argument("--columns", type=whole_number(1, 100), default=10, help="images in a row")
-    show.add_argument("--rows", type=whole_number(1, 100), default=ROWS, help="most rows")
+    show.add_argument("--rows", type=whole_number(1, 100), help="most rows, 12 unless told (of pairs, 5)")
     show.add_argument("--seed", type=whole_number(0), default=0, help="which images")
     show.add_argument(
         "--option", action="append", default=[], metavar="KEY=VALUE", help="of the dataset, as image_size=64"
@@ -87,7 +87,7 @@ def get_datasets(options: argparse.Namespace) -> int:
         if (not card.files and card.base not in CARDS) or card.base == "glyphs":
             print(f"{card.name}: made on the fly, nothing to download")
             continue
-        source = card if card.files else CARDS[str(card.base)]
+        source = _source(card)
         for split in _splits(source, options.split):
             try:
                 print(*locate(source, split, options.data_dir), sep="\n")
@@ -101,7 +101,9 @@ def get_datasets(options: argparse.Namespace) -> int:
 def show_dataset(options: argparse.Namespace) -> int:
     """Draw a contact sheet."""
     require_picture_name(options.out)
-    dataset = _load(options.name, options.split, options.data_dir, dict(map(_key_and_value, options.option)))
+    card = CARDS.get(options.name)
+    split = options.split or (next(iter(card.counts)) if card else "train")
+    dataset = _load(options.name, split, options.data_dir, dict(map(_key_and_value, options.option)))
     save_picture(contact_sheet(dataset, options.columns, options.rows, options.seed), options.out)
     print(f"{options.out}: {dataset!r}")
     return 0
@@ -141,24 +143,15 @@ def _load(name: str, split: str, root: Path | None, options: dict[str, object]) 
 
 
 def _row(card: Card, root: Path | None) -> dict[str, Any]:
-    source = card if card.files else CARDS.get(card.base or "", card)
-    places = {split: find(source, split, root) for split in source.files if (source.name, split) not in _OPTIONAL}
-    here = all(places.values())
-    folders = sorted({str(path.parent) for paths in places.values() for path in paths or []})
-    if not source.files:
-        state = "made on the fly, always here"
-    elif here:
-        state = f"here: {', '.join(folders)}" if card.files else f"made on the fly from {source.name}, which is here"
-    else:
-        missing = " and ".join(split for split, paths in places.items() if not paths)
-        of = "" if card.files else f"made on the fly from {source.name}; "
-        state = f"{of}not here ({missing}): paircaps data get {source.name}"
+    """What `data list` says of a dataset."""
+    source = _source(card)
+    places = {split: find(source, split, root) for split in _splits(source, None)}
     return {
         "name": card.name,
         "title": card.title,
-        "here": here,
-        "state": state,
-        "folders": folders,
+        "here": all(places.values()),
+        "state": _state(card, source, places),
+        "folders": _folders(places),
         "images": card.counts,
         "shape": card.shape,
         "classes": card.classes,
@@ -166,6 +159,26 @@ def _row(card: Card, root: Path | None) -> dict[str, Any]:
         "citation": card.citation,
         "stand_in_for": card.stand_in,
     }
+
+
+def _source(card: Card) -> Card:
+    """The dataset whose files another one is made of, or itself."""
+    return card if card.files else CARDS[str(card.base)]
+
+
+def _folders(places: dict[str, list[Path] | None]) -> list[str]:
+    return sorted({str(path.parent) for paths in places.values() for path in paths or []})
+
+
+def _state(card: Card, source: Card, places: dict[str, list[Path] | None]) -> str:
+    """Whether a dataset is here, in words."""
+    if not source.files:
+        return "made on the fly, always here"
+    made = "" if card.files else f"made on the fly from {source.name}"
+    missing = " and ".join(split for split, paths in places.items() if not paths)
+    if missing:
+        return f"{made}{made and '; '}not here ({missing}): paircaps data get {source.name}"
+    return f"{made}, which is here" if made else f"here: {', '.join(_folders(places))}"
 
 
 def _card(name: str) -> Card:
@@ -186,6 +199,8 @@ def _key_and_value(text: str) -> tuple[str, object]:
     key, equals, value = text.partition("=")
     if not equals:
         raise DataError(f"an option is KEY=VALUE, got {text!r}")
+    if key in ("name", "split", "root"):
+        raise DataError(f"{key} is no option of a dataset; it has an argument of its own")
     try:
         return key, ast.literal_eval(value)
     except (ValueError, SyntaxError):

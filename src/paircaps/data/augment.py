@@ -7,18 +7,18 @@ same way in every process and after a resume. Steps that only move bytes about k
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from paircaps._checks import height_and_width, require_not_negative, require_tensor, require_within
+from paircaps._checks import height_and_width, require_not_negative, require_within, shape_of
 from paircaps.data.poses import PoseRange
-from paircaps.data.warp import warp, window
-
-Side = int | tuple[int, int]
+from paircaps.data.warp import Size, warp, window
 
 
 def as_float(images: Tensor) -> Tensor:
@@ -56,6 +56,9 @@ class Compose(Augmentation):
         for step in steps:
             if not isinstance(step, Augmentation):
                 raise TypeError(f"a step must be an Augmentation, got {step!r}")
+        for before, after in pairwise(steps):
+            if isinstance(before, Standardise) and isinstance(after, Brightness | Contrast):
+                raise ValueError(f"{after!r} takes images in 0..1: put it before Standardise()")
         self.steps = steps
         self.draws = sum(step.draws for step in steps)
 
@@ -79,7 +82,7 @@ class RandomCrop(Augmentation):
     """
 
     padding: int = 4
-    size: Side | None = None
+    size: Size | None = None
     draws = 2
 
     def __post_init__(self) -> None:
@@ -98,7 +101,7 @@ class RandomCrop(Augmentation):
 class CentreCrop(Augmentation):
     """The middle of every image."""
 
-    size: Side
+    size: Size
 
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
         """The middle, (B, C, *size)."""
@@ -173,8 +176,8 @@ class Standardise(Augmentation):
         """(x − mean) / max(deviation, 1/√n), over all n values of an image."""
         images = as_float(images)
         mean = images.mean((1, 2, 3), keepdim=True)
-        deviation = images.var((1, 2, 3), keepdim=True, correction=0).sqrt()
-        return (images - mean) / deviation.clamp(min=images[0].numel() ** -0.5)
+        deviation = (images - mean).square().mean((1, 2, 3), keepdim=True).sqrt()
+        return (images - mean) / deviation.clamp(min=math.prod(images.shape[1:]) ** -0.5)
 
 
 @dataclass(frozen=True)
@@ -225,15 +228,15 @@ class AffineWarp(Augmentation):
 
 def require_batch(images: object) -> None:
     """Refuse anything but (B, C, H, W) in uint8 or floating point."""
-    if isinstance(images, Tensor) and images.dtype == torch.uint8:
-        images = images.half() if images.numel() == 0 else images[:1].float()
-    require_tensor("images", images, "(B, C, H, W)", 4)
-    assert isinstance(images, Tensor)
+    if not isinstance(images, Tensor):
+        raise TypeError(f"images must be a tensor of shape (B, C, H, W), got {type(images).__name__}")
     if images.dim() != 4:
-        raise ValueError(f"images must be (B, C, H, W), got {tuple(images.shape)}")
+        raise ValueError(f"images must have shape (B, C, H, W), got {shape_of(images)}")
+    if images.dtype != torch.uint8 and not images.is_floating_point():
+        raise TypeError(f"images must be uint8 or floating point, got {images.dtype}")
 
 
-def _window_size(step: Augmentation, images: Tensor, size: Side | None, padding: int) -> tuple[int, int]:
+def _window_size(step: Augmentation, images: Tensor, size: Size | None, padding: int) -> tuple[int, int]:
     height, width = images.shape[-2:]
     wanted = (height, width) if size is None else height_and_width("size", size)
     if wanted[0] > height + 2 * padding or wanted[1] > width + 2 * padding:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import tarfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
@@ -33,7 +32,7 @@ def read_cifar(path: Path) -> CifarBatch:
         return _parse(stream, stream.rest())
 
 
-def read_cifar_tar(path: Path, names: Mapping[str, str] | list[str]) -> list[CifarBatch]:
+def read_cifar_tar(path: Path, names: list[str]) -> list[CifarBatch]:
     """The .bin files of these names out of a tar, in this order; nothing is ever written to disk."""
     found: dict[str, CifarBatch] = {}
     with open_stream(path, _TAR_MOST) as stream:
@@ -43,6 +42,7 @@ def read_cifar_tar(path: Path, names: Mapping[str, str] | list[str]) -> list[Cif
                     _require_harmless(stream, member)
                     name = member.name.rsplit("/", 1)[-1]
                     if name in names and member.isreg():
+                        stream.expect(member.size, member.name)
                         content = tar.extractfile(member)
                         assert content is not None
                         part = ByteStream(f"{path}: {member.name}", content.read, member.size)
@@ -71,8 +71,9 @@ def _require_harmless(stream: ByteStream, member: tarfile.TarInfo) -> None:
     """Nothing is unpacked to disk, so a link or ``..`` does no harm; but an archive with one is not the official."""
     if member.name.startswith("/") or ".." in member.name.split("/"):
         raise stream.error(f"holds {member.name!r}, which would lead out of the folder: not the official archive")
-    if not (member.isreg() or member.isdir()):
-        raise stream.error(f"holds {member.name!r}, a link or device: not the official archive")
+    if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE) or member.issparse():
+        # a sparse file of a few bytes claims, and is read as, any number of zeros
+        raise stream.error(f"holds {member.name!r}, a link, device or sparse file: not the official archive")
 
 
 class _Forward:

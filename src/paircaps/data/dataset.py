@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
@@ -23,7 +23,7 @@ from paircaps.data.randomness import permutation
 _CHUNK = 4096  # images drawn at a time where all are wanted
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Batch:
     """Some images and what is known of them.
 
@@ -43,7 +43,9 @@ class Batch:
         return len(self.labels)
 
     def __getattr__(self, name: str) -> Tensor:
-        return _extra(self, name)
+        if name.startswith("_") or name not in self.extras:
+            raise _unknown(self, name, self.extras)
+        return self.extras[name]
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on a device."""
@@ -74,10 +76,12 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
     Attributes:
         info: name, split, classes and note.
         shape: (C, H, W) of an image.
+        drawn: extras that are images too, (N, M, C, H, W), and how many M each has.
     """
 
     info: Info
     shape: tuple[int, int, int]
+    drawn: Mapping[str, int] = {}
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -112,10 +116,12 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
     @property
     def extras(self) -> Mapping[str, Tensor]:
         """What else is known of all images, by name."""
-        return self._everything.extras
+        return {name: getattr(self, name) for name in self._extra_names}
 
     def __getattr__(self, name: str) -> Tensor:
-        return _extra(self, name)
+        if name.startswith("_") or name not in self._extra_names:
+            raise _unknown(self, name, () if name.startswith("_") else self._extra_names)
+        return self._everything.extras[name] if name in self.drawn else self._facts[name]
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         if not -len(self) <= index < len(self):
@@ -152,16 +158,17 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
 
     @cached_property
     def _everything(self) -> Batch:
-        require_memory(len(self) * (1 + self._copies), self.shape, f"all {len(self):,} images of {self.info.name}")
+        copies = 1 + sum(self.drawn.values())
+        require_memory(len(self) * copies, self.shape, f"all {len(self):,} images of {self.info.name}")
         parts = [self.batch(index) for index in torch.arange(len(self)).split(_CHUNK)]
         extras = {name: torch.cat([part.extras[name] for part in parts]) for name in parts[0].extras}
         images, labels = torch.cat([part.images for part in parts]), torch.cat([part.labels for part in parts])
         return Batch(images, labels, torch.arange(len(self)), extras)
 
-    @property
-    def _copies(self) -> int:
-        """Extra images kept with each."""
-        return 0
+    @cached_property
+    def _extra_names(self) -> tuple[str, ...]:
+        """Of what else is known, found out from one image."""
+        return (*(name for name in self.facts(torch.arange(1)) if name != "labels"), *self.drawn)
 
 
 class StoredDataset(ImageDataset):
@@ -177,6 +184,8 @@ class StoredDataset(ImageDataset):
     def __init__(self, info: Info, images: Tensor, labels: Tensor, extras: Mapping[str, Tensor] | None = None) -> None:
         if images.dim() != 4 or images.dtype != torch.uint8:
             raise TypeError(f"images must be (N, C, H, W) in uint8, got {tuple(images.shape)} in {images.dtype}")
+        if labels.dim() != 1 or labels.is_floating_point() or labels.is_complex():
+            raise TypeError(f"labels must be (N,) class indices, got {tuple(labels.shape)} in {labels.dtype}")
         columns = {"labels": labels.long(), **(extras or {})}
         for name, column in columns.items():
             if len(column) != len(images):
@@ -204,11 +213,6 @@ class StoredDataset(ImageDataset):
         """All class indices, (N,)."""
         return self._columns["labels"]
 
-    @property
-    def extras(self) -> Mapping[str, Tensor]:
-        """What else is known of all images, by name."""
-        return {name: column for name, column in self._columns.items() if name != "labels"}
-
     def facts(self, index: Tensor, epoch: int = 0) -> Mapping[str, Tensor]:
         """Labels and extras of an index."""
         return {name: column[index.to(column.device)] for name, column in self._columns.items()}
@@ -224,10 +228,6 @@ class StoredDataset(ImageDataset):
         columns = {name: column.to(device) for name, column in self._columns.items()}
         return StoredDataset(self.info, self._images.to(device), columns.pop("labels"), columns)
 
-    def renamed(self, **changes: str) -> StoredDataset:
-        """The same images under another name, split or note."""
-        return StoredDataset(replace(self.info, **changes), self._images, self.labels, self.extras)
-
 
 class Subset(ImageDataset):
     """Some images of another dataset; nothing is copied until it is asked for."""
@@ -236,7 +236,7 @@ class Subset(ImageDataset):
         if index.dim() != 1 or not len(index) or int(index.min()) < 0 or int(index.max()) >= len(parent):
             raise ValueError(f"a subset is chosen by indices 0 to {len(parent) - 1}, one at least, got {index}")
         self.parent, self.index = parent, index.long().cpu()
-        self.info, self.shape = parent.info, parent.shape
+        self.info, self.shape, self.drawn = parent.info, parent.shape, parent.drawn
 
     def __len__(self) -> int:
         return len(self.index)
@@ -253,10 +253,6 @@ class Subset(ImageDataset):
         """The same subset on a device."""
         return type(self)(self.parent.to(device), self.index)
 
-    @property
-    def _copies(self) -> int:
-        return self.parent._copies
-
 
 def require_memory(count: int, shape: Sequence[int], what: str) -> None:
     """Refuse to keep more images than the machine has memory for."""
@@ -269,11 +265,6 @@ def require_memory(count: int, shape: Sequence[int], what: str) -> None:
         )
 
 
-def _extra(holder: Batch | ImageDataset, name: str) -> Tensor:
-    """A fact by attribute, ``dataset.pose``; called only for names that are no attribute."""
-    if name.startswith("_"):
-        raise AttributeError(name)
-    if name in holder.extras:
-        return holder.extras[name]
-    known = ", ".join(holder.extras) or "nothing else"
-    raise AttributeError(f"{type(holder).__name__} has no {name!r}; known of these images: {known}")
+def _unknown(holder: Batch | ImageDataset, name: str, known: Iterable[str]) -> AttributeError:
+    names = ", ".join(known) or "nothing else"
+    return AttributeError(f"{type(holder).__name__} has no {name!r}; known of these images: {names}")

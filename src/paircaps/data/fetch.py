@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+import zipfile
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urljoin, urlparse
 
 from paircaps.data.cards import Card, DataFile
 from paircaps.data.errors import DataError, cannot
-from paircaps.data.files import data_folders
+from paircaps.data.files import Root, data_folders
 
 _TIMEOUT = 30  # seconds without an answer
 _REDIRECTS = 5
+_CHUNK = 1 << 16
 _UNKNOWN_MOST = 4 << 30  # of a file whose size is not published
 
 
-def fetch(card: Card, file: DataFile, root: Path | str | None = None) -> Path:
+def fetch(card: Card, file: DataFile, root: Root = None) -> Path:
     """Download a file and return where it is now."""
     from filelock import FileLock
 
@@ -33,7 +35,7 @@ def fetch(card: Card, file: DataFile, root: Path | str | None = None) -> Path:
     return path
 
 
-def _destination(card: Card, root: Path | str | None) -> Path:
+def _destination(card: Card, root: Root) -> Path:
     """The first data folder that can be written to; one that was given is the only choice."""
     folders = data_folders(root)[:1] if root is not None else data_folders()
     refused: OSError | None = None
@@ -58,6 +60,7 @@ def _try_each(card: Card, file: DataFile, path: Path) -> None:
 
     reasons: list[str] = []
     known = f"md5:{file.md5}" if file.md5 else None
+    pooch.get_logger().setLevel("WARNING")  # it advises on calls of its own functions
     for url in file.urls:
         try:
             pooch.retrieve(url, known, fname=path.name, path=path.parent, downloader=_Downloader(file))
@@ -85,6 +88,7 @@ class _Downloader:
     """What pooch calls to fetch a URL: redirects are followed by hand, sizes held to what is published."""
 
     def __init__(self, file: DataFile) -> None:
+        self.file = file
         self.most = file.size or _UNKNOWN_MOST
 
     def __call__(self, fname: str, action: Any, pooch: Any, *, check_only: bool | None = None) -> None:
@@ -92,9 +96,14 @@ class _Downloader:
         from pooch import HTTPDownloader
 
         final = final_address(fname)
-        get = HTTPDownloader(progressbar=sys.stderr.isatty(), timeout=_TIMEOUT, allow_redirects=False)
+        bar = sys.stderr.isatty()
+        if not bar:
+            print(f"downloading {fname}", file=sys.stderr)
+        get = HTTPDownloader(progressbar=bar, chunk_size=_CHUNK, timeout=_TIMEOUT, allow_redirects=False)
         with Path(action).open("w+b") as file:
             get(final, _Capped(file, self.most), None)  # pyright: ignore[reportArgumentType]
+        if self.file.md5 is None and not zipfile.is_zipfile(action):
+            raise DataError("what came is no zip archive")  # with no checksum to tell, at least that
 
 
 def final_address(url: str) -> str:

@@ -8,9 +8,12 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from paircaps.data.cards import Card, DataFile
+from paircaps.data.cards import CARDS, Card, DataFile
 from paircaps.data.errors import DataError, cannot
-from paircaps.data.stream import open_stream
+from paircaps.data.stream import file_size, open_stream
+
+Root = Path | str | None
+"""A folder given by hand, to look in first and to download to."""
 
 VARIABLE = "PAIRCAPS_DATA"
 _CHUNK = 1 << 20
@@ -23,14 +26,14 @@ def user_cache() -> Path:
     return Path(pooch.os_cache("paircaps"))
 
 
-def data_folders(root: Path | str | None = None) -> list[Path]:
+def data_folders(root: Root = None) -> list[Path]:
     """Folders to look in, in this order: the given one, those of $PAIRCAPS_DATA, the user's cache."""
     given = [Path(root).expanduser()] if root is not None else []
     named = [Path(name).expanduser() for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
     return [*given, *named, user_cache()]
 
 
-def locate(card: Card, split: str, root: Path | str | None = None, download: bool = True) -> list[Path]:
+def locate(card: Card, split: str, root: Root = None, download: bool = True) -> list[Path]:
     """The files of a split, found or fetched.
 
     Args:
@@ -50,7 +53,7 @@ def locate(card: Card, split: str, root: Path | str | None = None, download: boo
     return _fetch_all(card, wanted, root)
 
 
-def _fetch_all(card: Card, files: tuple[DataFile, ...], root: Path | str | None) -> list[Path]:
+def _fetch_all(card: Card, files: tuple[DataFile, ...], root: Root) -> list[Path]:
     """Fetch what is not here; where several fail, say so of each, for a person has to fetch them all."""
     from paircaps.data.fetch import fetch
 
@@ -65,7 +68,7 @@ def _fetch_all(card: Card, files: tuple[DataFile, ...], root: Path | str | None)
     return paths
 
 
-def find(card: Card, split: str, root: Path | str | None = None) -> list[Path] | None:
+def find(card: Card, split: str, root: Root = None) -> list[Path] | None:
     """The files of a split if all of one of its sets are here."""
     for files in card.files[split]:
         paths = [find_file(card, file, root) for file in files]
@@ -74,12 +77,15 @@ def find(card: Card, split: str, root: Path | str | None = None) -> list[Path] |
     return None
 
 
-def find_file(card: Card, file: DataFile, root: Path | str | None = None) -> Path | None:
+def find_file(card: Card, file: DataFile, root: Root = None) -> Path | None:
     """Where a file is: the first place that has it."""
-    return next((path for path in _candidates(card, file, root) if _is_there(path)), None)
+    for path in _candidates(card, file, root):
+        if _is_there(path) and not _is_of_another(card, file, path):
+            return path
+    return None
 
 
-def verify(path: Path, file: DataFile) -> None:
+def require_published(path: Path, file: DataFile) -> None:
     """Refuse a file that is not the published one, byte for byte or at least in what it unpacks to."""
     known = file.md5 or file.content_md5
     if known is None:
@@ -90,9 +96,14 @@ def verify(path: Path, file: DataFile) -> None:
     if file.content_md5 and checksum(path, content=True, most=file.content_size) == file.content_md5:
         return
     raise DataError(
-        f"{path}: damaged, or not the published file: its md5 is {seen}, that of {file.name} is {known}. "
+        f"{path}: damaged, or not the published file: {_size_of(path)} bytes with md5 {seen}, that of {file.name} is "
+        f"{known}{f' ({file.size:,} bytes)' if file.size else ''}. "
         "Remove it to have it fetched again, or load it as it is with verify=False"
     )
+
+
+def _size_of(path: Path) -> str:
+    return f"{file_size(path):,}"
 
 
 def checksum(path: Path, content: bool = False, most: int | None = None) -> str:
@@ -112,13 +123,12 @@ def checksum(path: Path, content: bool = False, most: int | None = None) -> str:
     return md5.hexdigest()
 
 
-def _candidates(card: Card, file: DataFile, root: Path | str | None) -> Iterator[Path]:
+def _candidates(card: Card, file: DataFile, root: Root) -> Iterator[Path]:
     names = (file.name, *file.also)
     given = Path(root).expanduser() if root is not None else None
     for folder in data_folders(root):
         inside = [folder / name for name in card.folders]
-        # a folder that was given by hand may be the dataset's own, if its files have names that say so
-        if folder == given:
+        if folder == given:  # which may be the dataset's own
             inside.append(folder)
         yield from (place / name for place in inside for name in names)
     if card.system:
@@ -130,6 +140,22 @@ def _is_there(path: Path) -> bool:
         return path.is_file()
     except OSError as error:
         raise cannot("look for", path, error) from None
+
+
+def _is_of_another(card: Card, file: DataFile, path: Path) -> bool:
+    """Whether a file is the published one of another dataset: Fashion-MNIST's files have the names of MNIST's."""
+    if path.parent.name in card.folders:
+        return False
+    others = {
+        known
+        for other in CARDS.values()
+        for sets in other.files.values()
+        for files in sets
+        for twin in files
+        if twin.name == file.name and other.name != card.name
+        for known in (twin.md5, twin.content_md5)
+    }
+    return bool(others) and checksum(path) in others
 
 
 def _missing(card: Card, files: tuple[DataFile, ...], folders: list[Path]) -> str:

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from paircaps._checks import height_and_width, require_choice, require_positive, require_whole
+from paircaps._checks import height_and_width, require_choice, require_whole, require_within
 from paircaps.data.dataset import Info, StoredDataset, require_memory
 from paircaps.data.errors import DataError, cannot
-from paircaps.data.pictures import FITS, MAX_PIXELS, SUFFIXES, UNREAD, Fit, decode_picture, read_bytes
+from paircaps.data.pictures import FITS, MAX_PIXELS, PILLOW_MOST, SUFFIXES, UNREAD, Fit, decode_picture, read_bytes
 
 SPLITS = ("train", "test")
 
@@ -55,7 +55,7 @@ def load_folder(
     require_choice("split", split, SPLITS)
     require_choice("channels", channels, (1, 3))
     require_choice("fit", fit, FITS)
-    require_positive(max_pixels=max_pixels)
+    require_within("max_pixels", max_pixels, 1, PILLOW_MOST)
     require_whole(seed=seed)
     size = height_and_width("image_size", image_size)
     if not isinstance(test_fraction, float | int) or not 0 < test_fraction < 1:
@@ -101,8 +101,9 @@ def _chosen(
 def _pictures(folder: Path, classes: tuple[str, ...], required: bool) -> list[_Picture]:
     pictures = []
     for label, name in enumerate(classes):
-        paths = _picture_files(folder / name) if (folder / name).is_dir() else []
-        if not paths and required:
+        there = (folder / name).is_dir()
+        paths = _picture_files(folder / name) if there else []
+        if not paths and (there or required):
             raise DataError(f"{folder / name}: no picture in it ({', '.join(sorted(SUFFIXES))})")
         pictures += [_Picture(path, label) for path in paths]
     if not pictures:

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 
 from paircaps._checks import require_choice
+from paircaps.data.cards import DIGITS
 from paircaps.data.dataset import Info, StoredDataset
 from paircaps.data.errors import DataError
 
-DIGITS = tuple("0123456789")
 FONTS = {
     "train": (
         "DejaVuSans",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from paircaps._checks import require_bool, require_not_negative, require_positive
+from paircaps._checks import require_bool, require_not_negative, require_positive, require_whole
 from paircaps.data.augment import Augmentation, as_float
 from paircaps.data.dataset import Batch, ImageDataset
 from paircaps.data.randomness import permutation, uniform
@@ -25,11 +25,13 @@ class Loader:
     Args:
         dataset: where images come from; batches are made where its tensors are.
         batch_size: images in a batch, of all processes together.
-        augment: what happens to them; images become floats in 0..1 in any case.
+        augment: what happens to them; images become floats in 0..1 in any case. It is the images alone that change:
+            poses and originals are those of the dataset.
         seed: of the order and the augmentation.
         shuffle: every epoch in another order; otherwise in the dataset's.
         drop_last: leave out a last batch that is not full.
-        rank, world_size: which share of every batch is this process's.
+        rank: which share of every batch is this process's; of a last batch that is not full it may be empty.
+        world_size: how many processes share it.
     """
 
     dataset: ImageDataset
@@ -42,6 +44,7 @@ class Loader:
     world_size: int = 1
 
     def __post_init__(self) -> None:
+        require_whole(seed=self.seed)
         require_positive(batch_size=self.batch_size, world_size=self.world_size)
         require_not_negative(rank=self.rank)
         require_bool(shuffle=self.shuffle, drop_last=self.drop_last)
@@ -62,9 +65,9 @@ class Loader:
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch, from a step on."""
+        require_not_negative(start=start)
         order = self.order(epoch)
-        for step in range(start, len(self)):
-            yield self._batch(order, epoch, step)
+        return (self._batch(order, epoch, step) for step in range(start, len(self)))
 
     def batch(self, epoch: int, step: int) -> Batch:
         """One batch: this process's share of it."""
@@ -85,4 +88,5 @@ class Loader:
         images = batch.images
         if self.augment is not None:
             images = self.augment.apply(images, uniform(self.seed, epoch, index, self.augment.draws, "augment"))
-        return replace(batch, images=as_float(images))
+        drawn = {name: as_float(batch.extras[name]) for name in self.dataset.drawn}
+        return replace(batch, images=as_float(images), extras={**batch.extras, **drawn})

@@ -10,11 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from paircaps._checks import height_and_width, require_bool, require_positive
+from paircaps._checks import height_and_width, require_bool, require_positive, require_within
 from paircaps.data.dataset import Batch, ImageDataset, Info, StoredDataset
 from paircaps.data.errors import DataError
 from paircaps.data.poses import UPRIGHT, PoseRange, moved_boxes
@@ -22,6 +23,10 @@ from paircaps.data.randomness import uniform
 from paircaps.data.warp import ink_boxes, place, warp
 
 Plan = Mapping[str, Tensor]
+LENGTH_MOST = 100_000_000
+"""Images of a made dataset; the paper's largest has six million."""
+
+_SIDE_MOST = 4096
 
 
 class Making(ABC):
@@ -30,12 +35,12 @@ class Making(ABC):
     Attributes:
         draws: random numbers that one image needs.
         size: (height, width) of an image.
-        copies: further images returned with each.
+        drawn: extras that are images too, and how many of them each has.
     """
 
     draws: int
     size: tuple[int, int]
-    copies = 0
+    drawn: ClassVar[Mapping[str, int]] = {}
 
     @abstractmethod
     def plan(self, base: Base, row: Tensor, noise: Tensor) -> Plan:
@@ -81,9 +86,10 @@ class MadeDataset(ImageDataset):
         self, info: Info, digits: StoredDataset, making: Making, length: int, seed: int = 0, fresh: bool = False
     ) -> None:
         require_positive(length=length)
+        require_within("length", length, 1, LENGTH_MOST)
         require_bool(fresh=fresh)
         self.info, self.making, self.base, self.seed, self.fresh = info, making, Base(digits), seed, fresh
-        self.shape = (digits.shape[0], *making.size)
+        self.shape, self.drawn = (digits.shape[0], *making.size), making.drawn
         self._length = length
         self.facts(torch.arange(1))  # a bad seed or base shows now, not in the first batch
 
@@ -92,6 +98,8 @@ class MadeDataset(ImageDataset):
 
     def facts(self, index: Tensor, epoch: int = 0) -> Plan:
         """Labels and extras of an index, without drawing."""
+        if len(index) and not 0 <= int(index.min()) <= int(index.max()) < len(self):
+            raise IndexError(f"indices of {self.info.name} are 0 to {len(self) - 1}, got {index}")
         purpose = f"making {self.info.split}"
         noise = uniform(self.seed, epoch if self.fresh else 0, index, self.making.draws, purpose)
         return self.making.plan(self.base, index.cpu() % len(self.base.labels), noise)
@@ -108,10 +116,6 @@ class MadeDataset(ImageDataset):
         """The same dataset, drawn on a device."""
         digits = self.base.digits.to(device)
         return MadeDataset(self.info, digits, self.making, len(self), self.seed, self.fresh)
-
-    @property
-    def _copies(self) -> int:
-        return self.making.copies
 
 
 @dataclass(frozen=True)
@@ -174,13 +178,20 @@ class Multi(Making):
     size: tuple[int, int]
     shift: int = 4
     draws: int = 5
-    copies = 2
+    drawn: ClassVar[Mapping[str, int]] = {"originals": 2}
 
     def plan(self, base: Base, row: Tensor, noise: Tensor) -> Plan:
         """Partner and shifts."""
         partner = _partner(base, row, noise[:, 4])
         shift = (noise[:, :4] * (2 * self.shift + 1)).floor() - self.shift
-        pose = torch.stack([_shift_pose(shift[:, :2]), _shift_pose(shift[:, 2:])], 1)
+        room = _room(base, self.size)
+        if self.shift > int(room.min()) // 2:
+            raise ValueError(
+                f"shift must be at most {int(room.min()) // 2}, that digits stay on a canvas of "
+                f"{self.size[0]}×{self.size[1]}, got {self.shift}"
+            )
+        off_middle = (room / 2).floor() - room / 2  # of an odd room, half a pixel
+        pose = torch.stack([_shift_pose(shift[:, :2] + off_middle), _shift_pose(shift[:, 2:] + off_middle)], 1)
         return {
             "labels": base.labels[row],
             "second_label": base.labels[partner],
@@ -204,6 +215,7 @@ def canvas(image_size: object, base: ImageDataset) -> tuple[int, int]:
             f"image_size must be at least {base.shape[1]}×{base.shape[2]}, that of {base.info.name}'s images, "
             f"got {size[0]}×{size[1]}"
         )
+    require_within("image_size", max(size), 1, _SIDE_MOST)
     return size
 
 
@@ -220,8 +232,8 @@ def _shift_pose(shift: Tensor) -> Tensor:
 
 
 def _placed(base: Base, row: Tensor, pose: Tensor, size: tuple[int, int]) -> Tensor:
-    """Digits on a canvas, shifted by the whole (or with an odd room, half) pixels of their poses."""
-    corner = (pose[:, :2] + (_room(base, size) / 2)).floor().long()
+    """Digits on a canvas, shifted as their poses say; in an odd room those count half pixels."""
+    corner = (pose[:, :2] + _room(base, size) / 2).round().long()
     return place(_rows(base.images, row), corner[:, 1], corner[:, 0], size)
 
 

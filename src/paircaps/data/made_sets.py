@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from paircaps._checks import require_choice, require_not_negative
 from paircaps.data.cards import MNIST, Card
 from paircaps.data.dataset import Info, StoredDataset
+from paircaps.data.files import Root
 from paircaps.data.glyphs import upright_glyphs
 from paircaps.data.made import Affine, MadeDataset, Making, Multi, Translated, canvas
-from paircaps.data.official import Root, load_idx
+from paircaps.data.official import load_idx
 from paircaps.data.poses import PoseRange
+from paircaps.data.warp import Size
 
-Side = int | tuple[int, int]
-Loader = Callable[..., MadeDataset]
+MadeLoader = Callable[..., MadeDataset]
 _load_mnist = load_idx(MNIST)
 
 
-def load_translated(card: Card) -> Loader:
+def load_translated(card: Card) -> MadeLoader:
     """The loader of digits placed at random by whole pixels."""
 
     def load(
@@ -27,7 +27,7 @@ def load_translated(card: Card) -> Loader:
         seed: int = 0,
         length: int | None = None,
         fresh: bool = False,
-        image_size: Side = card.shape[1],
+        image_size: Size = card.shape[1],
         download: bool = True,
         verify: bool = True,
     ) -> MadeDataset:
@@ -37,7 +37,7 @@ def load_translated(card: Card) -> Loader:
     return load
 
 
-def load_affine(card: Card, ranges: PoseRange) -> Loader:
+def load_affine(card: Card, ranges: PoseRange) -> MadeLoader:
     """The loader of digits turned, scaled, sheared and put anywhere they fit."""
 
     def load(
@@ -46,7 +46,7 @@ def load_affine(card: Card, ranges: PoseRange) -> Loader:
         seed: int = 0,
         length: int | None = None,
         fresh: bool = False,
-        image_size: Side = card.shape[1],
+        image_size: Size = card.shape[1],
         rotation: float = ranges.rotation,
         scale: tuple[float, float] = ranges.scale,
         shear: float = ranges.shear,
@@ -60,7 +60,7 @@ def load_affine(card: Card, ranges: PoseRange) -> Loader:
     return load
 
 
-def load_multi(card: Card) -> Loader:
+def load_multi(card: Card) -> MadeLoader:
     """The loader of two digits over each other."""
 
     def load(
@@ -69,7 +69,7 @@ def load_multi(card: Card) -> Loader:
         seed: int = 0,
         length: int | None = None,
         fresh: bool = False,
-        image_size: Side = card.shape[1],
+        image_size: Size = card.shape[1],
         shift: int = 4,
         download: bool = True,
         verify: bool = True,
@@ -81,7 +81,7 @@ def load_multi(card: Card) -> Loader:
     return load
 
 
-def _digits(card: Card, split: str, root: Path | str | None, download: bool, verify: bool) -> StoredDataset:
+def _digits(card: Card, split: str, root: Root, download: bool, verify: bool) -> StoredDataset:
     """The digits that a made dataset takes: glyphs are always there, MNIST has to be found or fetched."""
     require_choice(f"split of {card.name}", split, tuple(card.counts))
     return _load_mnist(split, root, download, verify) if card.base == MNIST.name else upright_glyphs(split)

@@ -10,7 +10,7 @@ again elements: flags, dimensions, name, values, each padded to eight bytes. A s
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -33,12 +33,13 @@ class _Tag(NamedTuple):
     small: bytes | None  # an element of four bytes or fewer has them inside its tag
 
 
-def read_mat(stream: ByteStream, wanted: Collection[str]) -> dict[str, np.ndarray]:
+def read_mat(stream: ByteStream, wanted: Mapping[str, int]) -> dict[str, np.ndarray]:
     """The arrays of these names, a structure's fields as ``name.field``; in MATLAB's order of axes.
 
     Args:
         stream: the file.
-        wanted: names; one that is missing is an error, what else is in the file is skipped.
+        wanted: names, and how many bytes each may have at most; one that is missing is an error, what else is in the
+            file is skipped.
     """
     order = _byte_order(stream)
     found: dict[str, np.ndarray] = {}
@@ -93,7 +94,7 @@ def _element(stream: ByteStream, order: str, what: str, most: int) -> tuple[int,
     return tag.kind, body
 
 
-def _array(stream: ByteStream, order: str, path: str, wanted: Collection[str]) -> dict[str, np.ndarray]:
+def _array(stream: ByteStream, order: str, path: str, wanted: Mapping[str, int]) -> dict[str, np.ndarray]:
     """The wanted arrays in the body of an array element: itself, or fields of it."""
     if not stream.most:
         return {}  # MATLAB writes an empty field as an element without a body
@@ -113,10 +114,10 @@ def _array(stream: ByteStream, order: str, path: str, wanted: Collection[str]) -
         raise stream.error(f"{path} is {_REFUSED.get(kind, 'no array of real numbers')}: only those are read")
     if not is_wanted:
         raise stream.error(f"{path} is an array, not a structure")
-    return {path: _values(stream, order, path, shape)}
+    return {path: _values(stream, order, path, shape, wanted[path])}
 
 
-def _values(stream: ByteStream, order: str, path: str, shape: tuple[int, ...]) -> np.ndarray:
+def _values(stream: ByteStream, order: str, path: str, shape: tuple[int, ...], most: int) -> np.ndarray:
     """Numbers in MATLAB's order, the first axis fastest, in the type they are stored in: MATLAB packs small numbers."""
     tag = _tag(stream, order)
     if tag.kind not in _VALUES:
@@ -124,6 +125,8 @@ def _values(stream: ByteStream, order: str, path: str, shape: tuple[int, ...]) -
     dtype = np.dtype(order + _VALUES[tag.kind])
     if tag.size != math.prod(shape) * dtype.itemsize:
         raise stream.error(f"{path} has {tag.size:,} bytes of values for dimensions {shape}")
+    if tag.size > most:
+        raise stream.error(f"{path} claims {tag.size:,} bytes, {most:,} at most")
     raw = stream.take(tag.size, path) if tag.small is None else bytearray(tag.small)
     stream.skip(min(-tag.size % _ALIGN, stream.most) if tag.small is None else 0, "padding")
     return np.frombuffer(raw, dtype).reshape(shape, order="F")
@@ -139,7 +142,7 @@ def _numbers(stream: ByteStream, order: str, what: str, most: int) -> np.ndarray
 
 
 def _structure(
-    stream: ByteStream, order: str, path: str, shape: tuple[int, ...], wanted: Collection[str]
+    stream: ByteStream, order: str, path: str, shape: tuple[int, ...], wanted: Mapping[str, int]
 ) -> dict[str, np.ndarray]:
     """Wanted fields of a structure of one element."""
     if math.prod(shape) != 1:

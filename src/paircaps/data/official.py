@@ -18,14 +18,14 @@ from paircaps.data.cards import AFFNIST, CIFAR10, SMALLNORB, SVHN, Card
 from paircaps.data.cifar import CifarBatch, read_cifar, read_cifar_tar
 from paircaps.data.dataset import Info, StoredDataset
 from paircaps.data.errors import DataError
-from paircaps.data.files import locate, remember_checksum, verify
+from paircaps.data.files import Root, locate, remember_checksum, require_published
 from paircaps.data.idx import read_idx
 from paircaps.data.matlab import read_mat
 from paircaps.data.norb import read_norb
 from paircaps.data.stream import ByteStream, guarded, open_stream
 
-Root = Path | str | None
 _RESIZE_CHUNK = 2048
+_UNVERIFIED_MOST = 2 << 30  # bytes of an array in a file that need not be the published one
 _ZIP_MAGIC = b"PK\x03\x04"
 _NORB_FACTS: tuple[str, ...] = ("instance", "elevation", "azimuth", "lighting")
 
@@ -86,8 +86,10 @@ def load_svhn(
 
 def _svhn_part(split: str, root: Root, download: bool, verify: bool) -> tuple[Tensor, Tensor]:
     (path,) = paths = _paths(SVHN, split, root, download, verify)
+    count = SVHN.counts[split]
+    most = (count * 3 * 32 * 32, count * 8) if verify else (_UNVERIFIED_MOST, _UNVERIFIED_MOST)
     with open_stream(path) as stream:
-        arrays = read_mat(stream, ["X", "y"])
+        arrays = read_mat(stream, {"X": most[0], "y": most[1]})
         pixels, labels = arrays["X"], arrays["y"].ravel()
         if pixels.dtype != np.uint8 or pixels.shape[:3] != (32, 32, 3) or pixels.ndim > 4:
             raise stream.error(f"X is {pixels.shape} of {pixels.dtype} in place of (32, 32, 3, N) of uint8")
@@ -139,8 +141,9 @@ def load_smallnorb(
 def load_affnist(split: str, root: Root = None, download: bool = True, verify: bool = True) -> StoredDataset:
     """aff-NIST's 32 transformations of MNIST's test digits."""
     (path,) = _paths(AFFNIST, split, root, download, verify)
+    count = AFFNIST.counts[split]
     with _open_mat(path) as stream:
-        arrays = read_mat(stream, ["affNISTdata.image", "affNISTdata.label_int"])
+        arrays = read_mat(stream, {"affNISTdata.image": count * 40 * 40, "affNISTdata.label_int": count * 8})
         pixels, labels = arrays["affNISTdata.image"], arrays["affNISTdata.label_int"].ravel()
         if pixels.dtype != np.uint8 or pixels.ndim != 2 or len(pixels) != 40 * 40:
             raise stream.error(f"image is {pixels.shape} of {pixels.dtype} in place of (1600, N) of uint8")
@@ -173,6 +176,8 @@ def _open_member(stack: ExitStack, path: Path) -> ByteStream:
         members = [member for member in archive.infolist() if member.filename.endswith(".mat")]
         if len(members) != 1:
             raise DataError(f"{path}: holds {len(members)} .mat files in place of one")
+        if members[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise DataError(f"{path}: {members[0].filename} is packed by an unusual method")
         content = stack.enter_context(archive.open(members[0]))
     except (zipfile.BadZipFile, OSError, EOFError, struct.error, RuntimeError, ValueError, OverflowError) as error:
         # damage shows in all these ways; an encrypted member is a RuntimeError
@@ -186,10 +191,10 @@ def _paths(card: Card, split: str, root: Root, download: bool, verify: bool) -> 
     return locate(card, split, root, download)
 
 
-def _check(card: Card, split: str, paths: list[Path], wanted: bool) -> None:
-    if wanted:
+def _check(card: Card, split: str, paths: list[Path], verify: bool) -> None:
+    if verify:
         for path, file in zip(paths, card.files[split][0], strict=True):
-            verify(path, file)
+            require_published(path, file)
 
 
 def _require_labels(stream: ByteStream, labels: np.ndarray, least: int, most: int) -> None:

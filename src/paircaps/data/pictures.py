@@ -11,8 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from paircaps._checks import height_and_width, require_choice, require_within
 from paircaps.data.errors import DataError, cannot
 from paircaps.data.stream import file_size
+from paircaps.data.warp import Size
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -22,9 +24,12 @@ UNREAD = {".gif", ".tif", ".tiff", ".svg", ".heic", ".heif", ".avif", ".jp2", ".
 """Pictures too, but of kinds that are not read; one among the others is an error, not a file to pass over."""
 
 MAX_PIXELS = 64_000_000
+PILLOW_MOST = 178_956_970
+"""Pillow itself refuses larger pictures."""
+
 _FILE_MOST = 256 << 20
 _FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
-_SIXTEEN_BIT = ("I", "I;16", "I;16B", "I;16L", "I;16N")
+SIXTEEN_BIT = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
 Fit = Literal["crop", "pad", "stretch"]
 FITS: tuple[Fit, ...] = ("crop", "pad", "stretch")
@@ -44,7 +49,7 @@ def read_bytes(path: Path) -> bytes:
 def decode_picture(
     content: bytes,
     name: str,
-    size: tuple[int, int],
+    size: Size,
     channels: int = 3,
     fit: Fit = "crop",
     background: int = 255,
@@ -55,7 +60,7 @@ def decode_picture(
     Args:
         content: of a PNG, JPEG, BMP or WebP file, whatever its name says; of an animation, the first picture.
         name: for messages.
-        size: (height, width).
+        size: a side, or (height, width).
         channels: 1 for grey, 3 for colour.
         fit: how another aspect is dealt with: cut off what is too long, pad with black, or distort.
         background: the grey that shows through where the picture is transparent.
@@ -63,12 +68,17 @@ def decode_picture(
     """
     from PIL import Image, UnidentifiedImageError
 
+    size = height_and_width("size", size)
+    require_choice("channels", channels, (1, 3))
+    require_choice("fit", fit, FITS)
+    require_within("background", background, 0, 255)
+    require_within("max_pixels", max_pixels, 1, PILLOW_MOST)
     try:
         with Image.open(io.BytesIO(content), formats=_FORMATS) as picture:
             if picture.width * picture.height > max_pixels:
                 raise _too_large(name, f"{picture.width}×{picture.height}", max_pixels)
             picture.draft(None, (4 * size[1], 4 * size[0]))  # a large JPEG is decoded at a fraction of its size
-            return _as_tensor(_fitted(_eight_bit(picture, channels, background), size, fit))
+            return as_tensor(_fitted(eight_bit(picture, channels, background), size, fit))
     except UnidentifiedImageError:
         raise DataError(f"{name}: not a PNG, JPEG, BMP or WebP picture") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
@@ -84,14 +94,15 @@ def _too_large(name: str, seen: str, most: int) -> DataError:
     return DataError(f"{name}: {seen} pixels are too many, {most:,} at most")
 
 
-def _eight_bit(picture: Image.Image, channels: int, background: int) -> Image.Image:
+def eight_bit(picture: Image.Image, channels: int, background: int = 255) -> Image.Image:
     """Upright, opaque, eight bits a channel, grey or colour."""
     from PIL import Image, ImageOps
 
     picture = ImageOps.exif_transpose(picture)
-    if picture.mode in _SIXTEEN_BIT:
+    if picture.mode in SIXTEEN_BIT:
         values = np.asarray(picture).astype(np.int64).clip(0, 65535)
-        picture = Image.fromarray(((values + 128) // 257).astype(np.uint8))
+        seen_through = values == picture.info.get("transparency", -1)
+        picture = Image.fromarray(np.where(seen_through, background, (values + 128) // 257).astype(np.uint8))
     if picture.has_transparency_data:
         picture = picture.convert("RGBA")
         behind = Image.new("RGBA", picture.size, (background, background, background, 255))
@@ -109,10 +120,13 @@ def _fitted(picture: Image.Image, size: tuple[int, int], fit: Fit) -> Image.Imag
     if fit == "crop":
         return ImageOps.fit(picture, wanted, smooth)
     if fit == "pad":
-        return ImageOps.pad(picture, wanted, smooth)
+        scale = min(wanted[0] / picture.width, wanted[1] / picture.height)
+        inner = max(1, round(picture.width * scale)), max(1, round(picture.height * scale))  # a line stays a line
+        return ImageOps.pad(picture.resize(inner, smooth), wanted, Image.Resampling.NEAREST)
     return picture.resize(wanted, smooth)
 
 
-def _as_tensor(picture: Image.Image) -> Tensor:
+def as_tensor(picture: Image.Image) -> Tensor:
+    """A grey or colour picture of eight bits as (C, H, W)."""
     pixels = np.array(picture)
     return torch.from_numpy(pixels.reshape(*pixels.shape[:2], -1)).permute(2, 0, 1).contiguous()

@@ -20,24 +20,27 @@ if TYPE_CHECKING:
     from PIL import Image, ImageFont
 
 FORMATS = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP"}
-ROWS = 12
+_ROWS, _ROWS_OF_PAIRS = 12, 5
 _TILE, _GAP, _MARGIN, _TEXT, _TITLE = 64, 4, 16, 14, 18
 _PAPER, _INK, _PALE = "white", "#222222", "#666666"
 
 
-def contact_sheet(dataset: ImageDataset, columns: int = 10, rows: int = ROWS, seed: int = 0) -> Image.Image:
+def contact_sheet(dataset: ImageDataset, columns: int = 10, rows: int | None = None, seed: int = 0) -> Image.Image:
     """Some images of every class, a class a row; or of pairs, each with its two digits in two colours below.
 
     Args:
         dataset: to show.
         columns: images in a row.
-        rows: most rows.
+        rows: most rows; without it 12, or 5 of pairs.
         seed: which images.
     """
+    if "originals" in dataset.drawn:
+        draw, usual = _sheet_of_pairs, _ROWS_OF_PAIRS
+    else:
+        draw, usual = _sheet_of_classes, _ROWS
+    rows = usual if rows is None else rows
     require_positive(columns=columns, rows=rows)
-    if "originals" in dataset.batch(torch.zeros(1, dtype=torch.long)).extras:
-        return _sheet_of_pairs(dataset, columns, min(rows, 5), seed)
-    return _sheet_of_classes(dataset, columns, rows, seed)
+    return draw(dataset, columns, rows, seed)
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:

@@ -54,8 +54,11 @@ class ByteStream:
     def take(self, count: int, what: str) -> bytearray:
         """The next ``count`` bytes, exactly; ``what`` they are, for messages."""
         taken = bytearray()
-        for chunk in self._chunks(count, what):
-            taken += chunk
+        try:
+            for chunk in self._chunks(count, what):
+                taken += chunk
+        except MemoryError:
+            raise self.error(f"{what}: {count:,} bytes are too many for the memory that is left") from None
         return taken
 
     def skip(self, count: int, what: str) -> None:

@@ -9,8 +9,11 @@ from torch import Tensor
 from paircaps._checks import height_and_width
 from paircaps.data.poses import linear_map
 
+Size = int | tuple[int, int]
+"""A side, or (height, width)."""
 
-def warp(images: Tensor, pose: Tensor, size: int | tuple[int, int] | None = None) -> Tensor:
+
+def warp(images: Tensor, pose: Tensor, size: Size | None = None) -> Tensor:
     """Every picture in its pose.
 
     Args:
@@ -48,6 +51,8 @@ def place(images: Tensor, top: Tensor, left: Tensor, size: tuple[int, int]) -> T
 
 def _margins(corner: Tensor, length: int, canvas: int) -> tuple[int, int]:
     """How much black to put on both sides of a picture so that every window fits."""
+    if not len(corner):
+        return 0, canvas - min(length, canvas)  # no picture at all, of the right size
     return max(int(corner.max()), 0), max(canvas - int(corner.min()) - length, 0)
 
 

@@ -12,6 +12,10 @@ from torch import Tensor
 
 from paircaps.data.dataset import Info, StoredDataset, require_memory
 from paircaps.data.errors import DataError
+from paircaps.data.pictures import SIXTEEN_BIT, as_tensor, eight_bit
+
+_CLASSES_MOST = 100_000
+_GREY_MODES = ("1", "L", "LA", *SIXTEEN_BIT)
 
 
 def wrap_dataset(
@@ -43,6 +47,8 @@ def wrap_dataset(
             raise DataError(f"{name}: image {number} is {tuple(image.shape)}, image 0 {tuple(images.shape[1:])}")
         images[number] = image
     assert images is not None
+    if classes is None and int(labels.max()) >= _CLASSES_MOST:
+        raise DataError(f"{name}: label {int(labels.max())}: give the classes if there are so many")
     names = tuple(classes) if classes is not None else tuple(str(label) for label in range(int(labels.max()) + 1))
     return StoredDataset(Info(name, split, names), images, labels)
 
@@ -59,12 +65,16 @@ def _item(dataset: Any, number: int, name: str) -> tuple[Tensor, int]:
 
 def _bytes(image: Any, what: str) -> Tensor:
     """An image of any of the kinds as (C, H, W) in uint8."""
+    from PIL import Image
+
+    if isinstance(image, Image.Image):
+        return as_tensor(eight_bit(image, 1 if image.mode in _GREY_MODES else 3))
     if not isinstance(image, Tensor):
         array = np.array(image)
-        image = (
-            torch.from_numpy(array.reshape(*array.shape[:2], -1)).permute(2, 0, 1) if array.ndim in (2, 3) else array
-        )
-    if not isinstance(image, Tensor) or image.dim() not in (2, 3):
+        if array.ndim not in (2, 3) or array.dtype.kind not in "uif":
+            raise DataError(f"{what} must be an array (H, W) or (H, W, C) of numbers, got {type(image).__name__}")
+        image = torch.from_numpy(array.reshape(*array.shape[:2], -1)).permute(2, 0, 1)
+    if image.dim() not in (2, 3):
         raise DataError(f"{what} must have axes (C, H, W), got shape {tuple(image.shape)}")
     image = image if image.dim() == 3 else image[None]
     if image.dtype == torch.uint8:
