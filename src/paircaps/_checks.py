@@ -97,7 +97,8 @@ def require_within(name: str, value: object, least: float, most: float) -> None:
 def require_choice(name: str, value: object, choices: Collection[object]) -> None:
     """Refuse a value that is not among the choices, and list them."""
     if value not in tuple(choices):
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+        allowed = ", ".join(map(repr, choices))
+        raise ValueError(f"{name} must be {'one of ' if len(choices) > 1 else ''}{allowed}, got {value!r}")
 
 
 def height_and_width(name: str, size: object) -> tuple[int, int]:

@@ -1,5 +1,7 @@
 """The command as a person types it: exit codes, sentences on standard error, no traceback ever."""
 
+import dataclasses
+import hashlib
 import json
 import os
 import signal
@@ -12,7 +14,9 @@ from PIL import Image
 from reference.formats import write, write_mnist
 
 from paircaps.cli import main
+from paircaps.data.cards import CARDS
 from paircaps.data.files import VARIABLE
+from paircaps.data.made import Multi
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +41,21 @@ def run(capsys):
         return code, captured.out, captured.err
 
     return run
+
+
+def published(card, folder):
+    """The card, had its files been published as they are in a folder."""
+    sets = {
+        split: tuple(
+            tuple(
+                dataclasses.replace(file, md5=hashlib.md5((folder / file.name).read_bytes()).hexdigest())
+                for file in files
+            )
+            for files in alternatives
+        )
+        for split, alternatives in card.files.items()
+    }
+    return dataclasses.replace(card, files=sets)
 
 
 def start(*words, **options):
@@ -124,14 +143,14 @@ def test_show_takes_a_folder_and_options(run, tmp_path, monkeypatch):
             1,
             "has no option 'colour'",
         ),
-        (["data", "show", "glyphs", "-o", "a.png", "--option", "seed"], 1, "an option is KEY=VALUE, got 'seed'"),
+        (["data", "show", "glyphs", "-o", "a.png", "--option", "seed"], 2, "must be KEY=VALUE, got 'seed'"),
         (
             ["data", "show", "glyphs", "-o", "a.png", "--columns", "0"],
             2,
             "from 1 to 100, got '0'",
         ),
         (["data", "show", "glyphs"], 2, "the following arguments are required: -o/--out"),
-        (["data", "show", "glyphs", "-o", "a.png", "--option", "root=/tmp"], 1, "root is no option of a dataset"),
+        (["data", "show", "glyphs", "-o", "a.png", "--option", "root=/tmp"], 2, "root is no option of a dataset"),
         (
             ["data", "show", "glyphs", "-o", "a.png", "--option", "image_size=1000000"],
             1,
@@ -144,9 +163,13 @@ def test_show_takes_a_folder_and_options(run, tmp_path, monkeypatch):
             "test.mat.zip not found",
         ),
         (["bench", "data", "-o", "no/a.md"], 1, "no/a.md: no such folder: no"),
-        (["data", "get", "imagenet"], 1, "unknown dataset 'imagenet', and no folder of that name. Known: mnist"),
+        (["data", "show", "", "-o", "a.png"], 1, "unknown dataset ''"),
+        (["data", "show", "folder", "-o", "a.png"], 1, "a folder of pictures is named by its path"),
+        (["data", "get", "."], 1, "a folder of pictures has nothing to get"),
+        (["data", "list", "--data-dir", "no"], 1, "no: no such folder"),
+        (["data", "get", "imagenet"], 1, "unknown dataset 'imagenet'. Known: affine-glyphs"),
         (["data", "get", "svhn", "--split", "valid"], 1, "svhn has no split 'valid', only train, test, extra"),
-        (["data", "check", "nope"], 1, "unknown dataset 'nope', and no folder of that name. Known: mnist"),
+        (["data", "check", "nope"], 1, "unknown dataset 'nope'. Known: affine-glyphs"),
         (["data"], 2, "the following arguments are required: WHAT"),
         ([], 2, "the following arguments are required: COMMAND"),
         (["bench", "data", "--repeats", "none"], 2, "must be a whole number of at least 1, got 'none'"),
@@ -160,9 +183,13 @@ def test_wrong_words_are_answered_in_words(run, tmp_path, monkeypatch, words, co
     assert list(tmp_path.iterdir()) == []
 
 
-def test_get_says_where_things_are(run, tmp_path):
+def test_get_says_where_things_are(run, tmp_path, monkeypatch):
     for split in ("train", "test"):
         write_mnist(tmp_path / "mnist", split=split)
+    code, out, errors = run("data", "get", "mnist", "--data-dir", tmp_path)
+    assert code == 1
+    assert errors.count("damaged, or not the published file") == 2  # the first of each split
+    monkeypatch.setitem(CARDS, "mnist", published(CARDS["mnist"], tmp_path / "mnist"))
     code, out, _ = run("data", "get", "multi-mnist", "glyphs", "--data-dir", tmp_path)
     assert code == 0
     assert out.count(str(tmp_path / "mnist")) == 4
@@ -175,7 +202,7 @@ def test_check_reads_everything_and_goes_on_after_a_bad_one(run, tmp_path):
     write(tmp_path / "svhn" / "train_32x32.mat", b"rubbish")
     code, out, _ = run("data", "check", "svhn", "mnist", "glyphs", "--data-dir", tmp_path)
     assert code == 1
-    assert f"BAD   svhn train: {tmp_path}/svhn/train_32x32.mat: the header claims 128 bytes" in out
+    assert f"BAD   svhn train: {tmp_path}/svhn/train_32x32.mat: incomplete or damaged" in out
     assert "BAD   svhn test: svhn: test_32x32.mat not found" in out
     assert "BAD   mnist train:" in out  # not the published files
     assert "good  <glyphs test: 2,000 images of 28×28×1, 10 classes>: 0 200, 1 200" in out
@@ -228,3 +255,36 @@ def test_ctrl_c_ends_quietly():
     assert process.returncode == 130
     assert errors == "paircaps: stopped\n"
     assert out == ""
+
+
+def test_check_takes_a_split_and_options(run, tmp_path):
+    for label in ("a", "b"):
+        for number in range(9):
+            (tmp_path / label).mkdir(exist_ok=True)
+            Image.new("L", (8, 8), 10 * number).save(tmp_path / label / f"{number}.png")
+    code, out, _ = run("data", "check", tmp_path, "--split", "train", "--option", "seed=3", "--option", "channels=1")
+    assert code == 0
+    assert "images of 32×32×1, 2 classes" in out
+    assert out.count("good") == 1
+    (tmp_path / "a" / "bad.png").write_text("no picture")
+    code, out, _ = run("data", "check", tmp_path, "--split", "train", "--option", "test_fraction=1e-9")
+    assert code == 1
+    assert "bad.png: not a PNG" in out
+
+
+def test_check_draws_what_is_made(run, monkeypatch):
+    drawn = []
+    draw = Multi.draw
+    monkeypatch.setattr(Multi, "draw", lambda self, base, row, plan: drawn.append(row) or draw(self, base, row, plan))
+    code, _, _ = run("data", "check", "multi-glyphs", "--split", "test")
+    assert code == 0
+    assert sum(map(len, drawn)) == 2_000
+
+
+def test_a_terminal_without_our_letters_and_no_terminal_at_all():
+    words = [sys.executable, "-m", "paircaps", "data", "list"]
+    ascii_only = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert (ascii_only.returncode, ascii_only.stderr) == (0, "")
+    assert "28?28?1" in ascii_only.stdout
+    closed = subprocess.run(["sh", "-c", f"{sys.executable} -m paircaps data list >&-"], capture_output=True, text=True)
+    assert (closed.returncode, closed.stderr) == (0, "")

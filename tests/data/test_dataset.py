@@ -29,6 +29,9 @@ def test_a_dataset_is_a_torch_dataset():
     assert torch.equal(image, data.images[8])
     assert label == 2
     assert len(list(data)) == 9
+    for several in (slice(0, 3), [1, 2], "1"):
+        with pytest.raises(TypeError, match=r"an image has a whole number, got .* several are had by batch"):
+            data[several]
     with pytest.raises(IndexError, match="index 9 of a dataset of 9 images"):
         data[9]
     images, labels = next(iter(DataLoader(load_dataset("glyphs"), batch_size=4)))
@@ -45,6 +48,7 @@ def test_subsets_keep_what_is_known_of_each_image():
     assert torch.equal(part.batch(torch.tensor([2, 0])).images, data.images[[3, 7]])
     assert part.batch(torch.tensor([2, 0])).index.tolist() == [2, 0]
     assert torch.equal(part.to("cpu").subset(torch.tensor([1])).images, data.images[[1]])
+    assert torch.equal(data.subset(range(2, 4)).images, data.images[2:4])
     made = load_dataset("glyphs", length=50)
     assert torch.equal(made.subset(torch.tensor([30, 2])).images, made.images[[30, 2]])
     for bad in (torch.tensor([9]), torch.tensor([-1]), torch.tensor([], dtype=torch.long)):

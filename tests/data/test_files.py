@@ -74,7 +74,7 @@ def file_at(server, *paths, **changes):
 
 
 def left_behind(folder):
-    return sorted(path.name for path in Path(folder).rglob("*") if path.is_file() and not path.name.endswith(".lock"))
+    return sorted(path.name for path in Path(folder).rglob("*") if path.is_file() or not any(path.iterdir()))
 
 
 @contextmanager
@@ -313,8 +313,11 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path, without_rights):
 
 def test_a_file_in_place_of_a_folder_is_named(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(DataError, match="cannot be downloaded to"):
-        fetch(CARD, DataFile("file.bin", urls=("http://127.0.0.1:1/",)), tmp_path / "file")
+    for act in (fetch, find):
+        with pytest.raises(DataError, match=r"/file: not a folder"):
+            act(CARD, DataFile("file.bin") if act is fetch else "test", tmp_path / "file")
+    with pytest.raises(DataError, match=r"/no: no such folder"):
+        load_dataset("svhn", "test", tmp_path / "no", download=False)
 
 
 def test_a_wrong_checksum_is_quoted(tmp_path):
@@ -390,3 +393,10 @@ def test_progress_is_shown_on_a_terminal_and_told_elsewhere(server, tmp_path, mo
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     fetch(CARD, file_at(server, "/a"), tmp_path / "terminal")
     assert "100%" in capsys.readouterr().err
+
+
+def test_a_variable_that_names_no_folder_makes_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("PAIRCAPS_DATA", str(tmp_path / "typo"))
+    with pytest.raises(DataError, match=r"svhn: \$PAIRCAPS_DATA names .*/typo, which is no folder: make it first"):
+        fetch(CARD, DataFile("file.bin", urls=("http://127.0.0.1:1/",)))
+    assert list(tmp_path.iterdir()) == []

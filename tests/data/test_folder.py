@@ -96,11 +96,11 @@ def test_names_paths_and_roots(pets, monkeypatch):
     monkeypatch.chdir(pets.parent)
     for same in (load_dataset("./pets"), load_dataset("folder", root="pets"), load_dataset(str(pets))):
         assert torch.equal(same.images, whole.images)
-    with pytest.raises(ValueError, match="unknown dataset 'pets'"):
+    with pytest.raises(ValueError, match=r"unknown dataset 'pets'.* For the folder of that name write './pets'"):
         load_dataset("pets")
     with pytest.raises(TypeError, match="as name or as root, not both"):
         load_dataset(pets, root=pets)
-    with pytest.raises(DataError, match="needs its path"):
+    with pytest.raises(DataError, match="is named by its path"):
         load_dataset("folder")
 
 
@@ -279,8 +279,31 @@ def test_a_folder_that_cannot_be_read_is_named(pets, without_rights):
 
 
 def test_a_class_that_chance_left_out_is_named(pets):
-    with pytest.raises(DataError, match=r"by chance no picture of class 'cat' is in the test split"):
+    with pytest.raises(DataError, match=r"by chance no picture of 'cat', 'dog' is in the test split; a class needs"):
         load_dataset(pets, "test", test_fraction=1e-9)
+    save(pets / "one" / "0.bmp", random_picture(1))  # which falls to the train split
+    with pytest.warns(UserWarning, match="by chance no picture of 'one' is in the test split"):
+        assert 2 not in load_dataset(pets, "test").labels
+    assert 2 in load_dataset(pets, "train").labels
+    save(pets / "one" / "0.bmp", random_picture(4))  # to the test split: nothing to learn from
+    with pytest.raises(DataError, match="by chance no picture of 'one' is in the train split"):
+        load_dataset(pets, "train")
+
+
+def test_all_bad_pictures_are_named_at_once(pets):
+    for name in ("3.webp", "7.jpg"):
+        (pets / "cat" / name).write_bytes(b"rubbish")
+    with pytest.raises(DataError) as caught:
+        load_dataset(pets, "train", test_fraction=1e-9)
+    assert [line.split(": ")[0].rsplit("/")[-1] for line in str(caught.value).splitlines()] == ["3.webp", "7.jpg"]
+    for number in range(30):
+        (pets / "dog" / f"bad {number:02}.png").write_bytes(b"rubbish %d" % number)
+    with pytest.raises(DataError, match=r"and 12 more$"):
+        load_dataset(pets, "train", test_fraction=1e-9)
+
+
+def test_a_folder_is_called_by_its_name(pets):
+    assert load_dataset(pets).info.name == "pets"
 
 
 @pytest.mark.parametrize(

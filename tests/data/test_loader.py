@@ -106,13 +106,21 @@ def test_global_random_state_is_neither_used_nor_changed():
         ({"batch_size": 9, "world_size": 2}, ValueError, "batch_size 9 cannot be shared evenly by 2 processes"),
         ({"rank": 2, "world_size": 2}, ValueError, "rank must be below world_size, 2, got 2"),
         ({"batch_size": 64, "drop_last": True}, ValueError, "batch_size 64 is more than the 50 images there are"),
+        ({"augment": [Flip()]}, TypeError, r"augment must be a step such as Flip\(\), or Compose"),
+        ({"augment": Flip}, TypeError, "augment must be a step"),
+        ({"dataset": "mnist"}, TypeError, r"one of load_dataset\(name\), or of wrap_dataset\(yours\), got str"),
         ({"seed": 1.5}, TypeError, "seed must be a whole number, got 1.5"),
         ({"shuffle": "yes"}, TypeError, "shuffle must be True or False"),
     ],
 )
 def test_wrong_arguments_are_named(options, error, message):
     with pytest.raises(error, match=message):
-        Loader(dataset(), **options)
+        Loader(**{"dataset": dataset(), **options})
+
+
+def test_a_loader_is_asked_for_an_epoch():
+    with pytest.raises(TypeError, match=r"for batch in loader.epoch\(0\)"):
+        list(Loader(dataset()))
 
 
 def test_steps_and_epochs_beyond_the_end_are_named():

@@ -88,3 +88,16 @@ def test_the_first_digit_is_orange_and_rows_are_as_many_as_asked_for():
     assert _two_colours(batch)[0, :, 0, 0].tolist() == [255, 150, 40]
     heights = [contact_sheet(load_dataset("multi-glyphs"), 2, rows).height for rows in (4, 5, 8)]
     assert heights[2] - heights[1] == 3 * (heights[1] - heights[0])
+
+
+def test_classes_without_an_image_have_no_row():
+    data = coloured(6, 1).subset([1, 4])
+    sheet = contact_sheet(data)
+    assert where(sheet, 1).sum() == where(sheet, 4).sum() == 64 * 64
+    assert sheet.height < 250
+
+
+def test_larger_pictures_are_shown_larger():
+    images = torch.zeros(1, 1, 400, 400, dtype=torch.uint8)
+    data = StoredDataset(Info("large", "train", ("a",)), images, torch.tensor([0]))
+    assert (np.asarray(contact_sheet(data)) == 0).all(-1).sum() == 128 * 128

@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 could not be done, and a sentence on standard error says w
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import warnings
@@ -23,21 +24,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for group in (data, bench):
         group.add_commands(commands)
+    _speak_any_language()
     options = parser.parse_args(arguments)
     warnings.showwarning = _say
+    warnings.filterwarnings("ignore", message="Image size .* exceeds limit")  # Pillow's; an error of ours says more
     try:
         code = options.run(options)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # as under `>&-`
+            sys.stdout.flush()
     except DataError as error:
         return _fail(str(error))
     except KeyboardInterrupt:
         return _fail("stopped", 130)
     except BrokenPipeError:  # the reader of a pipe, `| head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except OSError as error:
         return _fail(f"{error.filename + ': ' if error.filename else ''}{error.strerror or error}")
     return code
+
+
+def _speak_any_language() -> None:
+    """Where a terminal has no ×, print a question mark, not a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _fail(reason: str, code: int = 1) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,8 +11,33 @@ from pathlib import Path
 def data_folder() -> argparse.ArgumentParser:
     """A parent parser with ``--data-dir``."""
     parent = argparse.ArgumentParser(add_help=False)
-    parent.add_argument("--data-dir", type=Path, metavar="DIR", help="a folder to look in first, and to download to")
+    parent.add_argument("--data-dir", type=path, metavar="DIR", help="a folder to look in first; downloads go there")
     return parent
+
+
+def path(text: str) -> Path:
+    """The type of an argument that is a path, with ~ for one's home."""
+    if not text:
+        raise argparse.ArgumentTypeError("must not be empty")
+    return Path(text).expanduser()
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--option KEY=VALUE``, which may be given several times."""
+    help_text = "of the dataset, as image_size=64; may be given several times"
+    parser.add_argument("--option", action="append", default=[], type=_option, metavar="KEY=VALUE", help=help_text)
+
+
+def _option(text: str) -> tuple[str, object]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"must be KEY=VALUE, got {text!r}")
+    if key in ("name", "split", "root"):
+        raise argparse.ArgumentTypeError(f"{key} is no option of a dataset; it has an argument of its own")
+    try:
+        return key, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return key, value  # text needs no quotes
 
 
 def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import json
 import shutil
 import textwrap
 from pathlib import Path
 from typing import Any
 
-from paircaps.cli.arguments import data_folder, whole_number
+import torch
+
+from paircaps.cli.arguments import add_option, data_folder, path, whole_number
 from paircaps.data.cards import CARDS, Card
-from paircaps.data.catalogue import load_dataset
+from paircaps.data.catalogue import load_dataset, require_known
 from paircaps.data.dataset import ImageDataset
 from paircaps.data.errors import DataError
-from paircaps.data.files import find, locate
+from paircaps.data.files import find, locate, require_folder, require_published
 from paircaps.data.sheet import contact_sheet, require_picture_name, save_picture
 
+_CHUNK = 1024
 _OPTIONAL = {("svhn", "extra")}
 """Splits that are fetched and checked only when they are asked for by name."""
 
 
 def add_commands(commands: Any) -> None:
     """Declare ``data`` and its subcommands."""
-    data = commands.add_parser("data", help="find, fetch, look at and check datasets", description=__doc__)
+    data = commands.add_parser("data", help="find, fetch, look at and check datasets")
     group = data.add_subparsers(metavar="WHAT", required=True)
     common = data_folder()
 
@@ -39,23 +41,24 @@ def add_commands(commands: Any) -> None:
 
     show = group.add_parser("show", parents=[common], help="a labelled contact sheet")
     show.add_argument("name", metavar="NAME", help="a dataset, or a folder with one subfolder a class")
-    show.add_argument("-o", "--out", type=Path, required=True, metavar="PICTURE", help="a .png, .jpg or .webp file")
+    show.add_argument("-o", "--out", type=path, required=True, metavar="PICTURE", help="a .png, .jpg or .webp file")
     show.add_argument("--split", help="train unless told, or what there is")
     show.add_argument("--columns", type=whole_number(1, 100), default=10, help="images in a row")
     show.add_argument("--rows", type=whole_number(1, 100), help="most rows, 12 unless told (of pairs, 5)")
     show.add_argument("--seed", type=whole_number(0), default=0, help="which images")
-    show.add_argument(
-        "--option", action="append", default=[], metavar="KEY=VALUE", help="of the dataset, as image_size=64"
-    )
+    add_option(show)
     show.set_defaults(run=show_dataset)
 
     check = group.add_parser("check", parents=[common], help="read a dataset whole and compare its checksums")
     check.add_argument("names", nargs="+", metavar="NAME", help="a dataset, or a folder of pictures")
+    check.add_argument("--split", help="only this one")
+    add_option(check)
     check.set_defaults(run=check_datasets)
 
 
 def list_datasets(options: argparse.Namespace) -> int:
     """Print every dataset: whether it is here, where, and under what terms."""
+    require_folder(options.data_dir)
     rows = [_row(card, options.data_dir) for card in CARDS.values()]
     if options.json:
         print(json.dumps(rows, indent=2, ensure_ascii=False))
@@ -90,7 +93,7 @@ def get_datasets(options: argparse.Namespace) -> int:
         source = _source(card)
         for split in _splits(source, options.split):
             try:
-                print(*locate(source, split, options.data_dir), sep="\n")
+                _get_split(source, split, options.data_dir)
             except DataError as error:
                 failures.append(str(error))
     if failures:
@@ -98,12 +101,22 @@ def get_datasets(options: argparse.Namespace) -> int:
     return 0
 
 
+def _get_split(card: Card, split: str, root: Path | None) -> None:
+    """Find or fetch the files of a split, and see that they are the published ones."""
+    paths = locate(card, split, root)
+    published = {file.name: file for files in card.files[split] for file in files}
+    for place in paths:
+        known = [file for file in published.values() if place.name in (file.name, *file.also)]
+        require_published(place, known[0])
+        print(place)
+
+
 def show_dataset(options: argparse.Namespace) -> int:
     """Draw a contact sheet."""
     require_picture_name(options.out)
     card = CARDS.get(options.name)
     split = options.split or (next(iter(card.counts)) if card else "train")
-    dataset = _load(options.name, split, options.data_dir, dict(map(_key_and_value, options.option)))
+    dataset = _load(options.name, split, options.data_dir, dict(options.option))
     save_picture(contact_sheet(dataset, options.columns, options.rows, options.seed), options.out)
     print(f"{options.out}: {dataset!r}")
     return 0
@@ -113,30 +126,41 @@ def check_datasets(options: argparse.Namespace) -> int:
     """Read datasets whole; say what is in them, and go on after one that is damaged."""
     code = 0
     for name in options.names:
-        card = None if Path(name).is_dir() and name not in CARDS else _card(name)
-        splits = _splits(card, None) if card and card.files else ["train", "test"]
-        extra: dict[str, object] = {"download": False} if card else {}
-        for split in splits:
+        card = None if _is_folder(name) else _card(name)
+        usual = _splits(card, None) if card and card.files else ["train", "test"]
+        own: dict[str, object] = {"download": False} if card else {}
+        for split in [options.split] if options.split else usual:
             try:
-                dataset = _load(name, split, options.data_dir, extra)
+                dataset = _load(name, split, options.data_dir, {**own, **dict(options.option)})
+                _read_whole(dataset)
             except DataError as error:
                 print(f"BAD   {name} {split}: {error}")
                 code = 1
-                continue
-            counts = ", ".join(
-                f"{label} {count:,}"
-                for label, count in zip(dataset.classes, dataset.class_counts().tolist(), strict=True)
-            )
-            print(f"good  {dataset!r}: {counts}")
+            else:
+                print(f"good  {dataset!r}: {_counts(dataset)}")
     return code
+
+
+def _read_whole(dataset: ImageDataset) -> None:
+    """Every image once; of a made dataset that is drawing it."""
+    for index in torch.arange(len(dataset)).split(_CHUNK):
+        dataset.batch(index)
+
+
+def _counts(dataset: ImageDataset) -> str:
+    counts = dataset.class_counts().tolist()
+    return ", ".join(f"{name} {count:,}" for name, count in zip(dataset.classes, counts, strict=True))
+
+
+def _is_folder(name: str) -> bool:
+    return bool(name) and name not in CARDS and Path(name).expanduser().is_dir()
 
 
 def _load(name: str, split: str, root: Path | None, options: dict[str, object]) -> ImageDataset:
     """A dataset, or a folder of pictures; wrong names and options are the user's, so they are no tracebacks."""
-    if name not in CARDS and Path(name).is_dir():
-        name = str(Path(name).absolute())
-        root = None
     try:
+        if _is_folder(name):
+            return load_dataset(Path(name), split, None, **options)
         return load_dataset(name, split, root, **options)
     except (TypeError, ValueError) as error:
         raise DataError(str(error)) from error
@@ -182,8 +206,12 @@ def _state(card: Card, source: Card, places: dict[str, list[Path] | None]) -> st
 
 
 def _card(name: str) -> Card:
-    if name not in CARDS:
-        raise DataError(f"unknown dataset {name!r}, and no folder of that name. Known: {', '.join(CARDS)}")
+    if _is_folder(name) or name == "folder":
+        raise DataError(f"{name}: a folder of pictures has nothing to get; show and check take it")
+    try:
+        require_known(name)
+    except ValueError as error:
+        raise DataError(str(error)) from None
     return CARDS[name]
 
 
@@ -193,15 +221,3 @@ def _splits(card: Card, wanted: str | None) -> list[str]:
     if wanted not in card.files:
         raise DataError(f"{card.name} has no split {wanted!r}, only {', '.join(card.files)}")
     return [wanted]
-
-
-def _key_and_value(text: str) -> tuple[str, object]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise DataError(f"an option is KEY=VALUE, got {text!r}")
-    if key in ("name", "split", "root"):
-        raise DataError(f"{key} is no option of a dataset; it has an argument of its own")
-    try:
-        return key, ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return key, value

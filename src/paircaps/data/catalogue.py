@@ -42,10 +42,20 @@ def load_dataset(
         if root is not None:
             raise TypeError(f"a folder of pictures is given as name or as root, not both: {name} and {root}")
         name, root = "folder", name
+    require_known(name)
     if not isinstance(split, str):
         raise TypeError(f"split must be a name, 'train' or 'test', got {split!r}")
     arguments: dict[str, object] = {"split": split, "root": root}
     return call_with_options(f"dataset {name!r}", _DATASETS.factory(name), arguments, options)
+
+
+def require_known(name: str) -> None:
+    """Refuse an unknown name, with the known ones, and a hint if it is that of a folder."""
+    try:
+        _DATASETS.factory(name)
+    except ValueError as error:
+        hint = f". For the folder of that name write './{name}'" if name and Path(name).is_dir() else ""
+        raise ValueError(f"{error}, or a path with a / in it{hint}") from None
 
 
 register_dataset("mnist", load_idx(MNIST))

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Integral
 from typing import Self
 
 import torch
@@ -124,6 +125,8 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
         return self._everything.extras[name] if name in self.drawn else self._facts[name]
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        if not isinstance(index, Integral):
+            raise TypeError(f"an image has a whole number, got {index!r}; several are had by batch(...) or subset(...)")
         if not -len(self) <= index < len(self):
             raise IndexError(f"index {index} of a dataset of {len(self)} images")
         batch = self.batch(torch.tensor([index % len(self)]))
@@ -141,9 +144,9 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
         """How many images each class has."""
         return torch.bincount(self.labels.cpu(), minlength=len(self.classes))
 
-    def subset(self, index: Tensor) -> ImageDataset:
+    def subset(self, index: Tensor | Sequence[int]) -> ImageDataset:
         """These images only, in this order."""
-        return Subset(self, index)
+        return Subset(self, torch.as_tensor(index))
 
     def limit(self, count: int | None, seed: int = 0) -> ImageDataset:
         """At most so many images, chosen at random by the seed, for a folder's images come class by class."""

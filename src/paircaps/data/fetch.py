@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urljoin, urlparse
 
 from paircaps.data.cards import Card, DataFile
 from paircaps.data.errors import DataError, cannot
-from paircaps.data.files import Root, data_folders
+from paircaps.data.files import VARIABLE, Root, data_folders
 
 _TIMEOUT = 30  # seconds without an answer
 _REDIRECTS = 5
@@ -24,20 +25,32 @@ def fetch(card: Card, file: DataFile, root: Root = None) -> Path:
     from filelock import FileLock
 
     folder = _destination(card, root)
-    path = folder / file.name
+    path, lock = folder / file.name, folder / f".{file.name}.lock"
     try:
         # ranks of one run ask at the same moment: the first one fetches, the others find it done
-        with FileLock(folder / f".{file.name}.lock"):
+        with FileLock(lock):
             if not path.exists():
                 _try_each(card, file, path)
     except OSError as error:
         raise cannot(f"download {file.name} to this folder", folder, error) from None
+    finally:
+        _tidy(folder, lock)
     return path
+
+
+def _tidy(folder: Path, lock: Path) -> None:
+    """Leave nothing but what was fetched: no lock, and no folder with nothing in it."""
+    with suppress(OSError):
+        lock.unlink()
+        folder.rmdir()
 
 
 def _destination(card: Card, root: Root) -> Path:
     """The first data folder that can be written to; one that was given is the only choice."""
     folders = data_folders(root)[:1] if root is not None else data_folders()
+    missing = [folder for folder in folders[:-1] if root is None and not folder.is_dir()]
+    if missing:
+        raise DataError(f"{card.name}: ${VARIABLE} names {missing[0]}, which is no folder: make it first")
     refused: OSError | None = None
     for folder in folders:
         inside = folder / card.folders[0]

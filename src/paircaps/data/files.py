@@ -29,8 +29,16 @@ def user_cache() -> Path:
 def data_folders(root: Root = None) -> list[Path]:
     """Folders to look in, in this order: the given one, those of $PAIRCAPS_DATA, the user's cache."""
     given = [Path(root).expanduser()] if root is not None else []
+    if given and given[0].exists() and not given[0].is_dir():
+        raise DataError(f"{root}: not a folder")
     named = [Path(name).expanduser() for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
     return [*given, *named, user_cache()]
+
+
+def require_folder(root: Root) -> None:
+    """Refuse a folder given by hand that is not there, where nothing is going to make it."""
+    if root is not None and not Path(root).expanduser().is_dir():
+        raise DataError(f"{root}: {'not a' if Path(root).expanduser().exists() else 'no such'} folder")
 
 
 def locate(card: Card, split: str, root: Root = None, download: bool = True) -> list[Path]:
@@ -42,8 +50,8 @@ def locate(card: Card, split: str, root: Root = None, download: bool = True) -> 
         root: a folder to look in first, and to download to.
         download: fetch what is not here; otherwise say what is missing.
     """
-    if root is not None and not Path(root).expanduser().is_dir() and not download:
-        raise DataError(f"{root}: no such folder")
+    if not download:
+        require_folder(root)
     found = find(card, split, root)
     if found:
         return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +23,7 @@ from paircaps.data.errors import DataError, cannot
 from paircaps.data.pictures import FITS, MAX_PIXELS, PILLOW_MOST, SUFFIXES, UNREAD, Fit, decode_picture, read_bytes
 
 SPLITS = ("train", "test")
+_NAMED_MOST = 20
 
 
 class _Picture(NamedTuple):
@@ -61,18 +63,21 @@ def load_folder(
     if not isinstance(test_fraction, float | int) or not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction must be between 0 and 1, got {test_fraction!r}")
     if root is None:
-        raise DataError("a folder of pictures needs its path: root=...")
+        raise DataError("a folder of pictures is named by its path: ./pets, or root=...")
     folder = Path(root).expanduser()
     classes, pictures, chosen = _chosen(folder, split, seed, test_fraction)
     require_memory(len(chosen), (channels, *size), f"{len(chosen):,} pictures of {folder}")
 
-    def decode(number: int) -> Tensor:
+    def decode(number: int) -> Tensor | DataError:
         path = pictures[number].path
-        return decode_picture(read_bytes(path), str(path), size, channels, fit, max_pixels=max_pixels)
+        try:
+            return decode_picture(read_bytes(path), str(path), size, channels, fit, max_pixels=max_pixels)
+        except DataError as error:
+            return error
 
-    images = torch.stack(_in_threads(decode, chosen))
+    images = torch.stack(_all_good(_in_threads(decode, chosen)))
     labels = torch.tensor([pictures[number].label for number in chosen])
-    return StoredDataset(Info(str(folder), split, classes), images, labels)
+    return StoredDataset(Info(folder.absolute().name, split, classes), images, labels)
 
 
 def _chosen(
@@ -149,12 +154,26 @@ def _hash(path: Path, seed: int) -> float:
 
 
 def _require_every_class(folder: Path, split: str, classes: tuple[str, ...], seen: set[int]) -> None:
-    for label, name in enumerate(classes):
-        if label not in seen:
-            raise DataError(
-                f"{folder}: by chance no picture of class {name!r} is in the {split} split; give more pictures, "
-                "another seed or test_fraction, or folders train/ and test/"
-            )
+    """Every class must have something to learn from; one that chance left nothing to be tested on is told of."""
+    missing = ", ".join(repr(name) for label, name in enumerate(classes) if label not in seen)
+    if not missing:
+        return
+    reason = (
+        f"{folder}: by chance no picture of {missing} is in the {split} split; a class needs a handful of pictures, or "
+        "give folders train/ and test/"
+    )
+    if split == "train" or not seen:
+        raise DataError(reason)
+    warnings.warn(reason, stacklevel=2)
+
+
+def _all_good(images: Sequence[Tensor | DataError]) -> list[Tensor]:
+    """The images, if all could be read; otherwise all that could not are named, so that they can be mended at once."""
+    bad = [str(image) for image in images if isinstance(image, DataError)]
+    if bad:
+        more = [f"and {len(bad) - _NAMED_MOST} more"] if len(bad) > _NAMED_MOST else []
+        raise DataError("\n".join(bad[:_NAMED_MOST] + more))
+    return [image for image in images if isinstance(image, Tensor)]
 
 
 def _in_threads(task, numbers: Sequence[int]) -> list:
@@ -163,5 +182,5 @@ def _in_threads(task, numbers: Sequence[int]) -> list:
         try:
             return list(pool.map(task, numbers))
         except BaseException:
-            pool.shutdown(cancel_futures=True)  # after the first bad picture, or Ctrl-C, the others need no work
+            pool.shutdown(cancel_futures=True)  # after Ctrl-C the others need no work
             raise

@@ -44,6 +44,11 @@ class Loader:
     world_size: int = 1
 
     def __post_init__(self) -> None:
+        if not isinstance(self.dataset, ImageDataset):
+            kind = type(self.dataset).__name__
+            raise TypeError(f"dataset must be one of load_dataset(name), or of wrap_dataset(yours), got {kind}")
+        if self.augment is not None and not isinstance(self.augment, Augmentation):
+            raise TypeError(f"augment must be a step such as Flip(), or Compose(step, ...), got {self.augment!r}")
         require_whole(seed=self.seed)
         require_positive(batch_size=self.batch_size, world_size=self.world_size)
         require_not_negative(rank=self.rank)
@@ -62,6 +67,9 @@ class Loader:
         """Batches in an epoch."""
         full, rest = divmod(len(self.dataset), self.batch_size)
         return full + (rest > 0 and not self.drop_last)
+
+    def __iter__(self) -> Iterator[Batch]:
+        raise TypeError("a loader has many epochs: for batch in loader.epoch(0)")
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         """The batches of an epoch, from a step on."""

@@ -63,10 +63,10 @@ def require_picture_name(path: Path) -> None:
 
 
 def _sheet_of_classes(dataset: ImageDataset, columns: int, rows: int, seed: int) -> Image.Image:
-    shown = dataset.classes[:rows]
-    chosen = _some_of_each(dataset, len(shown), columns, seed)
-    tiles = [[_tile(image) for image in dataset.batch(index).images] if len(index) else [] for index in chosen]
-    note = f"the first {rows} of {len(dataset.classes)} classes" if len(shown) < len(dataset.classes) else ""
+    chosen = {name: index for name, index in _some_of_each(dataset, columns, seed).items() if len(index)}
+    shown = dict(list(chosen.items())[:rows])
+    tiles = [[_tile(image) for image in dataset.batch(index).images] for index in shown.values()]
+    note = f"{len(shown)} of {len(dataset.classes)} classes" if len(shown) < len(dataset.classes) else ""
     return _page(dataset, tiles, list(shown), note)
 
 
@@ -77,14 +77,15 @@ def _sheet_of_pairs(dataset: ImageDataset, columns: int, rows: int, seed: int) -
     for number in range(len(batch)):
         tiles.append(_stacked(_tile(batch.images[number]), _tile(coloured[number]), _names(dataset, batch, number)))
     cut = range(0, len(tiles), columns)
-    return _page(dataset, [tiles[at : at + columns] for at in cut], [""] * len(cut), "below each pair, its two digits")
+    note = "below each pair its digits: the first orange, the second blue"
+    return _page(dataset, [tiles[at : at + columns] for at in cut], [""] * len(cut), note)
 
 
-def _some_of_each(dataset: ImageDataset, classes: int, count: int, seed: int) -> list[Tensor]:
-    """Indices of a few images of every class."""
+def _some_of_each(dataset: ImageDataset, count: int, seed: int) -> dict[str, Tensor]:
+    """Indices of a few images of every class, by its name."""
     order = permutation(seed, 0, len(dataset), "sheet")
     labels = dataset.labels.cpu()[order]
-    return [order[labels == label][:count] for label in range(classes)]
+    return {name: order[labels == label][:count] for label, name in enumerate(dataset.classes)}
 
 
 def _two_colours(batch: Batch) -> Tensor:
@@ -104,7 +105,8 @@ def _tile(image: Tensor) -> Image.Image:
     from PIL import Image
 
     image = image.cpu()
-    factor = _TILE / max(image.shape[-2:])
+    side = max(image.shape[-2:])
+    factor = min(max(side, _TILE), 2 * _TILE) / side
     factor = max(1, round(factor)) if factor > 0.75 else factor
     if image.shape[0] not in (1, 3):
         image = torch.cat(list(image), -1)[None]
@@ -159,7 +161,7 @@ def _titles(dataset: ImageDataset, note: str) -> list[str]:
     return [f"{dataset.info.name}, {dataset.info.split}", facts, *([more] if more else [])]
 
 
-def _shortened(name: str, most: int = 24) -> str:
+def _shortened(name: str, most: int = 32) -> str:
     return name if len(name) <= most else name[: most - 1] + "…"
 
 

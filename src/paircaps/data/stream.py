@@ -81,7 +81,8 @@ class ByteStream:
     def expect(self, count: int, what: str) -> None:
         """Refuse a claim of more bytes than can still come."""
         if count > self.most:
-            raise self.error(f"{what} claims {count:,} bytes, of which there can be {self.most:,} at most")
+            reason = f"{what} should have {count:,} bytes, but no more than {self.most:,} can follow"
+            raise self.error(f"incomplete or damaged: {reason}")
 
     def at_end(self) -> bool:
         """Whether nothing follows; a gzip file's own checksum is compared only here."""
