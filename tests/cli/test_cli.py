@@ -165,6 +165,7 @@ def test_show_takes_a_folder_and_options(run, tmp_path, monkeypatch):
         (["bench", "data", "-o", "no/a.md"], 1, "no/a.md: no such folder: no"),
         (["data", "show", "", "-o", "a.png"], 1, "unknown dataset ''"),
         (["data", "show", "folder", "-o", "a.png"], 1, "a folder of pictures is named by its path"),
+        (["data", "get", "glyphs", "--split", "nonsense"], 1, "glyphs has no split 'nonsense', only train, test"),
         (["data", "get", "."], 1, "a folder of pictures has nothing to get"),
         (["data", "list", "--data-dir", "no"], 1, "no: no such folder"),
         (["data", "get", "imagenet"], 1, "unknown dataset 'imagenet'. Known: affine-glyphs"),

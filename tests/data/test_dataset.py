@@ -1,3 +1,6 @@
+import copy
+import pickle
+
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -37,6 +40,14 @@ def test_a_dataset_is_a_torch_dataset():
     images, labels = next(iter(DataLoader(load_dataset("glyphs"), batch_size=4)))
     assert images.shape == (4, 1, 28, 28)
     assert labels.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["glyphs", "multi-glyphs"])
+def test_a_dataset_can_be_sent_to_another_process(name):
+    data = load_dataset(name, length=20).subset([3, 9])
+    twin = pickle.loads(pickle.dumps(data))
+    assert torch.equal(twin.images, data.images)
+    assert torch.equal(copy.deepcopy(data).pose, data.pose)
 
 
 def test_subsets_keep_what_is_known_of_each_image():

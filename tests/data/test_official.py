@@ -53,6 +53,8 @@ def test_fashion_mnist_whole(real, split):
     assert dataset.class_counts().tolist() == [count // 10] * 10
     assert dataset.labels[:5].tolist() == {"train": [9, 0, 0, 3, 0], "test": [9, 2, 1, 1, 6]}[split]
     assert dataset.classes[9] == "ankle boot"
+    if split == "train":
+        assert dataset.images[0, 0, 3, 12:21].tolist() == [1, 0, 0, 13, 73, 0, 0, 1, 4]
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
@@ -267,3 +269,9 @@ def test_a_bomb_in_place_of_svhn_is_refused_at_its_header(tmp_path):
     write(tmp_path / "test_32x32.mat", mat_bytes({"X": images, "y": np.ones((500_000, 1), np.uint8)}))
     with pytest.raises(DataError, match=r"X claims 1,536,000,000 bytes, 79,970,304 at most"):
         load_dataset("svhn", "test", tmp_path)
+
+
+def test_sizes_beyond_the_memory_are_refused(tmp_path):
+    write_smallnorb(tmp_path)
+    with pytest.raises(DataError, match=r"12 images of 100000×100000 would take .* GiB of memory"):
+        load_dataset("smallnorb", "train", tmp_path, verify=False, image_size=100_000)

@@ -6,6 +6,7 @@ import argparse
 import json
 import shutil
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,21 +66,23 @@ def list_datasets(options: argparse.Namespace) -> int:
         return 0
     width = max(shutil.get_terminal_size((100, 24)).columns, 60)
     for row in rows:
-        counts = " + ".join(f"{count:,} {split}" for split, count in row["images"].items())
-        channels, height, across = row["shape"]
-        lines = [
-            f"{row['title']}; {counts} images of {height}×{across}×{channels}",
-            row["state"],
-            f"licence: {row['licence']}",
-            f"cite: {row['citation']}",
-        ]
-        if row["stand_in_for"]:
-            lines.insert(1, f"a stand-in for {row['stand_in_for']}, which it is not")
         print(row["name"])
-        for line in lines:
+        for line in _lines(row):
             print(textwrap.fill(line, width, initial_indent="    ", subsequent_indent="        "))
     print("\nYour own pictures: give a folder with one subfolder a class in place of a name.")
     return 0
+
+
+def _lines(row: dict[str, Any]) -> Iterator[str]:
+    """What is said of a dataset below its name."""
+    counts = " + ".join(f"{count:,} {split}" for split, count in row["images"].items())
+    channels, height, width = row["shape"]
+    yield f"{row['title']}; {counts} images of {height}×{width}×{channels}"
+    if row["stand_in_for"]:
+        yield f"a stand-in for {row['stand_in_for']}, which it is not"
+    yield row["state"]
+    yield f"licence: {row['licence']}"
+    yield f"cite: {row['citation']}"
 
 
 def get_datasets(options: argparse.Namespace) -> int:
@@ -87,11 +90,11 @@ def get_datasets(options: argparse.Namespace) -> int:
     cards = [_card(name) for name in options.names]
     failures: list[str] = []
     for card in cards:
-        if (not card.files and card.base not in CARDS) or card.base == "glyphs":
-            print(f"{card.name}: made on the fly, nothing to download")
-            continue
         source = _source(card)
-        for split in _splits(source, options.split):
+        splits = _splits(source, options.split)
+        if not source.files:
+            print(f"{card.name}: made on the fly, nothing to download")
+        for split in splits:
             try:
                 _get_split(source, split, options.data_dir)
             except DataError as error:
@@ -216,8 +219,9 @@ def _card(name: str) -> Card:
 
 
 def _splits(card: Card, wanted: str | None) -> list[str]:
+    """Splits to fetch or check: those with files, or the one that was asked for."""
     if wanted is None:
         return [split for split in card.files if (card.name, split) not in _OPTIONAL]
-    if wanted not in card.files:
-        raise DataError(f"{card.name} has no split {wanted!r}, only {', '.join(card.files)}")
-    return [wanted]
+    if wanted not in card.counts:
+        raise DataError(f"{card.name} has no split {wanted!r}, only {', '.join(card.counts)}")
+    return [wanted] if card.files else []

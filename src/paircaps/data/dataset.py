@@ -44,9 +44,10 @@ class Batch:
         return len(self.labels)
 
     def __getattr__(self, name: str) -> Tensor:
-        if name.startswith("_") or name not in self.extras:
-            raise _unknown(self, name, self.extras)
-        return self.extras[name]
+        extras = self.__dict__.get("extras", {})  # none yet while it is unpickled
+        if name not in extras:
+            raise _unknown(self, name, extras)
+        return extras[name]
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on a device."""
@@ -120,8 +121,10 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
         return {name: getattr(self, name) for name in self._extra_names}
 
     def __getattr__(self, name: str) -> Tensor:
-        if name.startswith("_") or name not in self._extra_names:
-            raise _unknown(self, name, () if name.startswith("_") else self._extra_names)
+        private = name.startswith("_") or "info" not in self.__dict__  # no info yet while it is unpickled
+        names = () if private else self._extra_names
+        if name not in names:
+            raise _unknown(self, name, names)
         return self._everything.extras[name] if name in self.drawn else self._facts[name]
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from paircaps._checks import height_and_width, require_bool, require_choice
 from paircaps.data.cards import AFFNIST, CIFAR10, SMALLNORB, SVHN, Card
 from paircaps.data.cifar import CifarBatch, read_cifar, read_cifar_tar
-from paircaps.data.dataset import Info, StoredDataset
+from paircaps.data.dataset import Info, StoredDataset, require_memory
 from paircaps.data.errors import DataError
 from paircaps.data.files import Root, locate, remember_checksum, require_published
 from paircaps.data.idx import read_idx
@@ -156,6 +156,7 @@ def load_affnist(split: str, root: Root = None, download: bool = True, verify: b
 
 def resized(images: Tensor, size: tuple[int, int]) -> Tensor:
     """Images (N, C, H, W) in uint8 at another size; a pixel of a smaller one is the mean of those it covers."""
+    require_memory(5 * len(images), (images.shape[1], *size), f"{len(images):,} images of {size[0]}×{size[1]}")
     mode = "area" if size[0] <= images.shape[-2] and size[1] <= images.shape[-1] else "bilinear"
     parts = [F.interpolate(part.float(), size, mode=mode) for part in images.split(_RESIZE_CHUNK)]
     return torch.cat([part.round().to(torch.uint8) for part in parts])
