@@ -208,7 +208,7 @@ def png_header(width, height):
         (encoded(random_picture(0))[:400], "damaged picture"),
         (encoded(random_picture(0), "JPEG")[:300], "damaged picture"),
         (encoded(random_picture(0), "WEBP")[:100], "damaged picture|not a PNG"),
-        (png_header(20_000, 20_000), "pixels are too many, 64,000,000 at most"),
+        (png_header(20_000, 20_000), "400,000,000 pixels are too many, 64,000,000 at most"),
         (png_header(9_000, 9_000), "9000×9000 pixels are too many"),
         (png_header(2**31 - 1, 2**31 - 1), "pixels are too many"),
         (png_header(10_000, 9_500), "pixels are too many"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -81,8 +82,9 @@ def decode_picture(
             return as_tensor(_fitted(eight_bit(picture, channels, background), size, fit))
     except UnidentifiedImageError:
         raise DataError(f"{name}: not a PNG, JPEG, BMP or WebP picture") from None
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise _too_large(name, "so many", max_pixels) from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        counted = re.search(r"\d+", str(error))  # Pillow refuses it before we can look
+        raise _too_large(name, f"{int(counted[0]):,}" if counted else "so many", max_pixels) from None
     except MemoryError:
         raise DataError(f"{name}: too large for the memory that is left") from None
     except (OSError, ValueError, SyntaxError, EOFError, struct.error, IndexError, TypeError, OverflowError) as error:
