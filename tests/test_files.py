@@ -32,3 +32,18 @@ def test_a_device_is_written_to_and_kept():
     assert not Path("/dev/null").is_file()
     with pytest.raises(OSError, match="No space left"):
         write_whole(Path("/dev/full"), b"x")
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "target").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("target")
+    write_whole(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_bytes() == b"new"
+
+
+def test_a_full_disk_leaves_nothing_of_a_new_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(tmp_path / "new", b"x")
+    assert list(tmp_path.iterdir()) == []

@@ -17,6 +17,7 @@ def write_whole(path: Path, content: bytes) -> None:
         with path.open("wb") as device:
             device.write(content)
         return
+    path = path.resolve()  # the file that a link leads to is replaced, not the link
     partial = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         with partial.open("xb") as file:

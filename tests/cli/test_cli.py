@@ -16,7 +16,7 @@ from reference.formats import write, write_mnist
 from paircaps.cli import main
 from paircaps.data.cards import CARDS
 from paircaps.data.files import VARIABLE
-from paircaps.data.made import Multi
+from paircaps.data.made import Affine, Multi
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +108,19 @@ def test_show_draws_a_sheet(run, tmp_path, name):
         assert sheet.width > 150
 
 
+def test_show_takes_a_seed(run, tmp_path):
+    for seed in (0, 1):
+        run("data", "show", "glyphs", "-o", tmp_path / f"{seed}.png", "--seed", seed, "--columns", 3)
+    assert (tmp_path / "0.png").read_bytes() != (tmp_path / "1.png").read_bytes()
+
+
+def test_large_canvases_are_drawn_a_few_at_a_time(run, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(Affine, "draw", lambda self, base, row, plan: drawn.append(len(row)) or {"images": row})
+    run("data", "check", "glyphs", "--split", "test", "--option", "image_size=1000", "--option", "length=50")
+    assert max(drawn) * 1000 * 1000 <= 1 << 22
+
+
 def test_show_takes_a_folder_and_options(run, tmp_path, monkeypatch):
     for label, shade in (("dark", 0), ("light", 255)):
         for number in range(12):
@@ -154,7 +167,7 @@ def test_show_takes_a_folder_and_options(run, tmp_path, monkeypatch):
         (
             ["data", "show", "glyphs", "-o", "a.png", "--option", "image_size=1000000"],
             1,
-            "must be from 1 to 4096",
+            "must be from 1 to 1024",
         ),
         (["data", "show", "glyphs", "-o", "a.png", "--option", f"length={10**22}"], 1, "length must be from 1 to"),
         (
@@ -162,11 +175,14 @@ def test_show_takes_a_folder_and_options(run, tmp_path, monkeypatch):
             1,
             "test.mat.zip not found",
         ),
-        (["bench", "data", "-o", "no/a.md"], 1, "no/a.md: no such folder: no"),
+        (["bench", "data", "-o", "."], 1, ".: is a folder"),
+        (["data", "check", "glyphs", "nope"], 1, "unknown dataset 'nope'"),
+        (["data", "show", "./nope", "-o", "a.png"], 1, "nope: cannot read the folder: No such file"),
+        (["bench", "data", "-o", "no/a.md"], 1, "no/a.md: no such folder"),
         (["data", "show", "", "-o", "a.png"], 1, "unknown dataset ''"),
         (["data", "show", "folder", "-o", "a.png"], 1, "a folder of pictures is named by its path"),
         (["data", "get", "glyphs", "--split", "nonsense"], 1, "glyphs has no split 'nonsense', only train, test"),
-        (["data", "get", "."], 1, "a folder of pictures has nothing to get"),
+        (["data", "get", "."], 1, "a folder of pictures is shown and checked by its path"),
         (["data", "list", "--data-dir", "no"], 1, "no: no such folder"),
         (["data", "get", "imagenet"], 1, "unknown dataset 'imagenet'. Known: affine-glyphs"),
         (["data", "get", "svhn", "--split", "valid"], 1, "svhn has no split 'valid', only train, test, extra"),
@@ -248,11 +264,16 @@ def test_a_reader_that_leaves_early_is_no_error():
 
 
 def test_ctrl_c_ends_quietly():
-    process = start("bench", "data", "--repeats", 100_000, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    assert process.stderr.readline().startswith("timing the loader")
-    time.sleep(1)
-    process.send_signal(signal.SIGINT)
-    out, errors = process.communicate(timeout=30)
+    # a shell that runs tests in the background lets its children ignore Ctrl-C: here it must count
+    heed = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+    process = start("bench", "data", "--repeats", 100_000, env={**os.environ, "OMP_NUM_THREADS": "1"}, **heed)
+    try:
+        assert process.stderr.readline().startswith("timing the loader")
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert errors == "paircaps: stopped\n"
     assert out == ""

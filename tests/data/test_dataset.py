@@ -1,8 +1,10 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch.utils.data import DataLoader
 
 from paircaps.data import DataError, Info, StoredDataset, list_datasets, load_dataset, register_dataset, wrap_dataset
@@ -24,6 +26,11 @@ def test_facts_are_attributes():
         _ = data.poses
     with pytest.raises(AttributeError, match="Batch has no 'azimuth'"):
         _ = data.batch(torch.tensor([0])).azimuth
+
+
+def test_an_extra_must_not_hide_what_a_dataset_has():
+    with pytest.raises(ValueError, match="an extra cannot be called 'images'"):
+        stored(images=torch.zeros(9))
 
 
 def test_a_dataset_is_a_torch_dataset():
@@ -62,8 +69,25 @@ def test_subsets_keep_what_is_known_of_each_image():
     assert torch.equal(data.subset(range(2, 4)).images, data.images[2:4])
     made = load_dataset("glyphs", length=50)
     assert torch.equal(made.subset(torch.tensor([30, 2])).images, made.images[[30, 2]])
-    for bad in (torch.tensor([9]), torch.tensor([-1]), torch.tensor([], dtype=torch.long)):
-        with pytest.raises(ValueError, match="indices 0 to 8"):
+    for bad in ([9], torch.tensor([0, -1])):
+        with pytest.raises(IndexError, match=r"images are numbered 0 to 8, got (9|-1)"):
+            data.subset(bad)
+        with pytest.raises(IndexError, match="images are numbered"):
+            data.batch(bad)
+    with pytest.raises(IndexError, match="images are numbered 0 to 2, got -1"):
+        part.batch([-1])
+    with pytest.raises(ValueError, match="one image at least"):
+        data.subset([])
+
+
+def test_images_are_chosen_by_numbers_or_by_a_mask():
+    """A mask that is read as numbers gives images 0 and 1, over and over."""
+    data = stored()
+    assert data.subset(data.labels == 2).labels.tolist() == [2, 2, 2]
+    assert torch.equal(data.batch([4, 2]).images, data.images[[4, 2]])
+    assert len(load_dataset("glyphs").batch([5, 6])) == 2
+    for bad in ([True, False], [0.5, 1.7], [[1]], torch.tensor(3)):
+        with pytest.raises(TypeError, match=r"whole numbers \(B,\) or a mask \(9,\), got"):
             data.subset(bad)
 
 
@@ -74,8 +98,12 @@ def test_a_limit_takes_images_of_all_classes():
     assert len(part) == 60
     assert part.class_counts().min() > 10
     assert torch.equal(part.labels, data.limit(60).labels)
+    assert (part.index.diff() > 0).all()  # in the dataset's own order
+    assert not torch.equal(part.index, data.limit(60, seed=1).index)
     assert data.limit(None) is data
     assert data.limit(1000) is data
+    with pytest.raises(TypeError, match="limit must be a whole number"):
+        data.limit("3")
     with pytest.raises(ValueError, match="limit must be at least 1"):
         data.limit(0)
 
@@ -139,9 +167,6 @@ class Pairs(torch.utils.data.Dataset):
 
 
 def test_any_torch_dataset_can_be_wrapped():
-    import numpy as np
-    from PIL import Image
-
     pixels = np.random.default_rng(0).integers(256, size=(5, 4, 3), dtype=np.uint8)
     tensor = torch.tensor(pixels).permute(2, 0, 1)
     data = wrap_dataset(
@@ -153,6 +178,9 @@ def test_any_torch_dataset_can_be_wrapped():
     assert data.classes == ("0", "1", "2")
     palette = Image.fromarray(pixels).quantize(200)
     assert (wrap_dataset(Pairs((palette, 0))).images[0].int() - tensor).abs().max() < 40
+    nearly_white = wrap_dataset(Pairs((torch.full((1, 2, 2), 0.999), 0)))
+    assert nearly_white.images.unique().tolist() == [255]
+    assert wrap_dataset(Pairs((Image.new("LA", (4, 4)), 0))).shape == (1, 4, 4)
     clear = Image.new("RGBA", (4, 4), (9, 9, 9, 0))
     assert (wrap_dataset(Pairs((clear, 0))).images == 255).all()
     assert wrap_dataset(Pairs((Image.new("1", (4, 4), 1), 0))).images.unique().tolist() == [255]
@@ -166,6 +194,7 @@ def test_any_torch_dataset_can_be_wrapped():
     [
         ([], "is empty"),
         ([(torch.zeros(1, 4, 4), 0), (torch.zeros(1, 5, 4), 0)], r"image 1 is \(1, 5, 4\), image 0 \(1, 4, 4\)"),
+        ([(torch.zeros(1, 4, 4), 0), (torch.zeros(3, 4, 4), 0)], r"image 1 is \(3, 4, 4\), image 0"),
         ([(torch.full((1, 4, 4), 2.5), 0)], "floats in 0..1: wrap it before it is normalised"),
         ([(torch.full((1, 4, 4), float("nan")), 0)], "floats in 0..1"),
         ([(torch.zeros(1, 4, 4), "cat")], "label 0 must be a whole number, got 'cat'"),
@@ -174,11 +203,17 @@ def test_any_torch_dataset_can_be_wrapped():
         ([(torch.zeros(2, 1, 4, 4), 0)], r"must have axes \(C, H, W\)"),
         ([(torch.zeros(1, 4, 4), -1)], "label -1"),
         ([(torch.zeros(1, 4, 4), 10**9)], "label 1000000000: give the classes if there are so many"),
+        ([(torch.zeros(1, 4, 4), 2**70)], "must be a whole number, got 1180591620717411303424"),
+        ([(torch.zeros(0, 4, 4), 0)], "must have axes"),
+        ([(np.zeros((0, 4)), 0)], "must be an array"),
+        ([(Image.new("F", (4, 4)), 0)], "a picture of mode F"),
         ([("a word", 0)], "must be an array .* of numbers, got str"),
     ],
 )
 def test_datasets_that_cannot_be_wrapped_are_named(items, message):
     with pytest.raises(DataError, match=message):
         wrap_dataset(Pairs(*items))
+    with pytest.raises(TypeError, match="classes must be a list of names, got 'cat'"):
+        wrap_dataset(Pairs(*items), classes="cat")
     with pytest.raises(TypeError, match="needs a length, generator has none"):
         wrap_dataset(item for item in items)

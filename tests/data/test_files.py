@@ -1,6 +1,7 @@
 """Finding and fetching: the right place, the right file, nothing half-written, no network where none is needed."""
 
 import dataclasses
+import gzip
 import hashlib
 import http.server
 import os
@@ -14,13 +15,13 @@ from pathlib import Path
 
 import pytest
 import requests
-from reference.formats import write, write_mnist, zip_bytes
+from reference.formats import write, write_mnist, write_smallnorb, zip_bytes
 
 from paircaps.data import DataError, load_dataset
 from paircaps.data import fetch as fetching
 from paircaps.data.cards import CARDS, DataFile
 from paircaps.data.fetch import fetch, final_address
-from paircaps.data.files import data_folders, find, locate, require_published, user_cache
+from paircaps.data.files import data_folders, find, find_file, locate, require_published, user_cache
 
 CONTENT = os.urandom(300_000)
 CARD = CARDS["svhn"]
@@ -298,7 +299,7 @@ def test_a_read_only_cache_is_read(tmp_path, monkeypatch, without_rights):
 
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path, without_rights):
     tmp_path.chmod(0o555)
-    message = r"svhn: cannot be downloaded to .*Permission denied; give another folder"
+    message = r"svhn: cannot be downloaded to \S*/inside: Permission denied; give another folder"
     with without_rights(), pytest.raises(DataError, match=message):
         fetch(CARD, DataFile("file.bin", urls=("http://127.0.0.1:1/",)), tmp_path / "inside")
 
@@ -361,6 +362,11 @@ def test_another_datasets_files_of_the_same_name_are_not_taken(tmp_path, monkeyp
     monkeypatch.setitem(CARDS, "mnist", card)
     assert find(CARDS["fashion-mnist"], "train", tmp_path) is None
     assert find(card, "train", tmp_path)
+    unpacked = write(tmp_path / "plain" / "train-labels-idx1-ubyte", gzip.decompress(labels))
+    content = dataclasses.replace(mnist[1], content_md5=hashlib.md5(unpacked.read_bytes()).hexdigest())
+    monkeypatch.setitem(CARDS, "mnist", dataclasses.replace(card, files={"train": ((mnist[0], content),)}))
+    fashion_labels = CARDS["fashion-mnist"].files["train"][0][1]
+    assert find_file(CARDS["fashion-mnist"], fashion_labels, unpacked.parent) is None
 
 
 def test_loose_files_in_a_data_folder_are_not_taken(tmp_path, monkeypatch):
@@ -400,3 +406,24 @@ def test_a_variable_that_names_no_folder_makes_none(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"svhn: \$PAIRCAPS_DATA names .*/typo, which is no folder: make it first"):
         fetch(CARD, DataFile("file.bin", urls=("http://127.0.0.1:1/",)))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_here_of_a_split_is_not_fetched_again(tmp_path, monkeypatch):
+    write_mnist(tmp_path / "mnist")
+    (tmp_path / "mnist" / "train-labels-idx1-ubyte.gz").unlink()
+    fetched = []
+    monkeypatch.setattr(fetching, "fetch", lambda card, file, root: fetched.append(file.name) or Path(file.name))
+    paths = locate(CARDS["mnist"], "train", tmp_path)
+    assert fetched == ["train-labels-idx1-ubyte.gz"]
+    assert paths[0] == tmp_path / "mnist" / "train-images-idx3-ubyte.gz"
+
+
+def test_an_unpacked_file_without_a_checksum_of_its_content_is_not_called_damaged(tmp_path):
+    """To remove a good file because of such a message would be a pity."""
+    write_smallnorb(tmp_path)
+    for path in list(tmp_path.iterdir()):
+        path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
+        path.unlink()
+    with pytest.raises(DataError, match=r"dat.mat: cannot be compared with the published .*keep the file as it was"):
+        load_dataset("smallnorb", "train", tmp_path)
+    assert len(load_dataset("smallnorb", "train", tmp_path, verify=False)) == 12

@@ -150,3 +150,12 @@ def test_a_share_of_the_last_batch_may_be_empty():
     for data in (dataset(33), load_dataset("multi-glyphs", length=33), load_dataset("translated-glyphs", length=33)):
         loader = Loader(data, 32, Compose(RandomCrop(2), Standardise()), rank=1, world_size=2)
         assert [len(batch) for batch in loader.epoch(0)] == [16, 0]
+
+
+def test_fresh_images_come_with_the_epoch_of_the_loader():
+    data = load_dataset("glyphs", length=10, fresh=True)
+    for dataset_or_part in (data, data.to("cpu"), data.subset(range(10))):
+        loader = Loader(dataset_or_part, 10, shuffle=False)
+        assert torch.equal(loader.batch(2, 0).images, data.batch(torch.arange(10), 2).images / 255)
+        assert not torch.equal(loader.batch(2, 0).images, loader.batch(3, 0).images)
+        assert not torch.equal(loader.batch(2, 0).pose, loader.batch(3, 0).pose)

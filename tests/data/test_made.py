@@ -198,7 +198,7 @@ def test_the_papers_six_million_pairs_need_no_memory():
     dataset = load("multi-glyphs", length=6_000_000)
     assert dataset.batch(torch.tensor([5_999_999])).images.shape == (1, 1, 36, 36)
     for bad in (torch.tensor([6_000_000]), torch.tensor([0, -1])):
-        with pytest.raises(IndexError, match="indices of multi-glyphs are 0 to 5999999, got"):
+        with pytest.raises(IndexError, match="images are numbered 0 to 5999999, got"):
             dataset.batch(bad)
 
 
@@ -242,7 +242,7 @@ def test_any_canvas_any_seed_any_index(size, seed, index):
         ({"image_size": "big"}, TypeError, "image_size must be a side or"),
         ({"length": 0}, ValueError, "length must be at least 1, got 0"),
         ({"length": 10**9}, ValueError, "length must be from 1 to 100000000"),
-        ({"image_size": 10**6}, ValueError, "image_size must be from 1 to 4096"),
+        ({"image_size": 10**6}, ValueError, "image_size must be from 1 to 1024"),
         ({"seed": 1.5}, TypeError, "seed must be a whole number"),
         ({"fresh": 1}, TypeError, "fresh must be True or False"),
         ({"rotations": 5}, TypeError, "dataset 'affine-glyphs' has no option 'rotations'; it takes seed, length"),
@@ -299,3 +299,16 @@ def test_images_stay_what_they_were():
     assert sums["Translated"] == [2048611, 5215683, 4728217]
     assert sums["Multi"] == [6583384, 8335877, 8501451]
     assert sums["Affine"] == pytest.approx([2423581, 3355921, 4074023], rel=1e-3)  # rounding
+
+
+def test_a_digit_too_large_for_its_canvas_is_in_the_middle():
+    batch = load("glyphs", scale=(4.0, 4.0), rotation=0, shear=0).batch(torch.arange(50))
+    box = ink_boxes(upright_glyphs("train").images[:50]) * 4
+    middle = (box[:, :2] + box[:, 2:]) / 2 + batch.pose[:, :2]
+    torch.testing.assert_close(middle[:, 1], torch.zeros(50))  # all are too tall
+
+
+def test_made_of_mnist_that_is_not_here(monkeypatch):
+    monkeypatch.setattr("requests.get", None)
+    with pytest.raises(DataError, match=r"mnist: train-images.* not found in .*`paircaps data get mnist` fetches it"):
+        load("multi-mnist", download=False)

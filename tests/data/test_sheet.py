@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -101,3 +103,17 @@ def test_larger_pictures_are_shown_larger():
     images = torch.zeros(1, 1, 400, 400, dtype=torch.uint8)
     data = StoredDataset(Info("large", "train", ("a",)), images, torch.tensor([0]))
     assert (np.asarray(contact_sheet(data)) == 0).all(-1).sum() == 128 * 128
+
+
+def test_a_note_is_on_the_page():
+    """A stand-in is always named one, on its contact sheet too."""
+    plain = coloured()
+    noted = StoredDataset(dataclasses.replace(plain.info, note="a stand-in"), plain.images, plain.labels)
+    assert contact_sheet(noted).height > contact_sheet(plain).height
+    assert contact_sheet(coloured(4), rows=3).height > contact_sheet(coloured(3), rows=3).height  # "3 of 4 classes"
+
+
+def test_another_seed_shows_other_pairs():
+    data = load_dataset("multi-glyphs")
+    first, second = (np.asarray(contact_sheet(data, 3, 2, seed)) for seed in (0, 1))
+    assert not np.array_equal(first, second)

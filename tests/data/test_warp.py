@@ -102,3 +102,16 @@ def test_ink_boxes_are_the_edges_of_the_ink():
     assert ink_boxes(images).tolist() == [[-1, -3, 3, 0], [-4, 4, -3, 5]]
     turned = moved_boxes(ink_boxes(images)[:1], poses(rotation=90.0))
     torch.testing.assert_close(turned, torch.tensor([[-3.0, -3, 0, 1]]), atol=1e-5, rtol=0)
+
+
+def test_ink_of_any_channel_counts():
+    images = torch.zeros(1, 3, 6, 6)
+    images[0, 2, 1:3, 4] = 1
+    assert ink_boxes(images).tolist() == [[1, -2, 2, 0]]
+
+
+def test_nothing_is_placed_as_nothing():
+    nothing = torch.zeros(0, 1, 8, 8)
+    corner = torch.zeros(0, dtype=torch.long)
+    for side in (4, 8, 12):
+        assert place(nothing, corner, corner, (side, side)).shape == (0, 1, side, side)

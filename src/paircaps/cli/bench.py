@@ -28,8 +28,8 @@ def add_commands(commands: Any) -> None:
 
 def run_data(options: argparse.Namespace) -> int:
     """Time the loader."""
-    if options.out and not options.out.parent.is_dir():
-        raise DataError(f"{options.out}: no such folder: {options.out.parent}")
+    if options.out and (options.out.is_dir() or not options.out.parent.is_dir()):
+        raise DataError(f"{options.out}: {'is a folder' if options.out.is_dir() else 'no such folder'}")
     print(f"timing the loader, {options.repeats} times {options.batches} batches of every case ...", file=sys.stderr)
     result = bench_data(options.data_dir, options.batches, options.repeats, options.seed)
     text = json.dumps(result, indent=2) + "\n" if options.json else as_markdown(result)

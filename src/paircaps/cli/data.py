@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from paircaps.cli.arguments import add_option, data_folder, path, whole_number
 from paircaps.data.cards import CARDS, Card
@@ -20,7 +19,6 @@ from paircaps.data.errors import DataError
 from paircaps.data.files import find, locate, require_folder, require_published
 from paircaps.data.sheet import contact_sheet, require_picture_name, save_picture
 
-_CHUNK = 1024
 _OPTIONAL = {("svhn", "extra")}
 """Splits that are fetched and checked only when they are asked for by name."""
 
@@ -128,8 +126,8 @@ def show_dataset(options: argparse.Namespace) -> int:
 def check_datasets(options: argparse.Namespace) -> int:
     """Read datasets whole; say what is in them, and go on after one that is damaged."""
     code = 0
-    for name in options.names:
-        card = None if _is_folder(name) else _card(name)
+    cards = [None if _is_folder(name) else _card(name) for name in options.names]  # a wrong name shows before the work
+    for name, card in zip(options.names, cards, strict=True):
         usual = _splits(card, None) if card and card.files else ["train", "test"]
         own: dict[str, object] = {"download": False} if card else {}
         for split in [options.split] if options.split else usual:
@@ -146,7 +144,7 @@ def check_datasets(options: argparse.Namespace) -> int:
 
 def _read_whole(dataset: ImageDataset) -> None:
     """Every image once; of a made dataset that is drawing it."""
-    for index in torch.arange(len(dataset)).split(_CHUNK):
+    for index in dataset.chunks():
         dataset.batch(index)
 
 
@@ -156,7 +154,7 @@ def _counts(dataset: ImageDataset) -> str:
 
 
 def _is_folder(name: str) -> bool:
-    return bool(name) and name not in CARDS and Path(name).expanduser().is_dir()
+    return os.sep in name or (bool(name) and name not in CARDS and Path(name).expanduser().is_dir())
 
 
 def _load(name: str, split: str, root: Path | None, options: dict[str, object]) -> ImageDataset:
@@ -210,7 +208,7 @@ def _state(card: Card, source: Card, places: dict[str, list[Path] | None]) -> st
 
 def _card(name: str) -> Card:
     if _is_folder(name) or name == "folder":
-        raise DataError(f"{name}: a folder of pictures has nothing to get; show and check take it")
+        raise DataError(f"{name}: no name of a dataset; a folder of pictures is shown and checked by its path")
     try:
         require_known(name)
     except ValueError as error:

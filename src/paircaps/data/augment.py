@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -56,11 +56,18 @@ class Compose(Augmentation):
         for step in steps:
             if not isinstance(step, Augmentation):
                 raise TypeError(f"a step must be an Augmentation, got {step!r}")
-        for before, after in pairwise(steps):
-            if isinstance(before, Standardise) and isinstance(after, Brightness | Contrast):
-                raise ValueError(f"{after!r} takes images in 0..1: put it before Standardise()")
         self.steps = steps
+        standardised = False
+        for step in self._flat():
+            if standardised and isinstance(step, Brightness | Contrast):
+                raise ValueError(f"{step!r} takes images in 0..1: put it before Standardise()")
+            standardised |= isinstance(step, Standardise)
         self.draws = sum(step.draws for step in steps)
+
+    def _flat(self) -> Iterator[Augmentation]:
+        """All steps, those of inner compositions too."""
+        for step in self.steps:
+            yield from step._flat() if isinstance(step, Compose) else (step,)
 
     def __repr__(self) -> str:
         return f"Compose({', '.join(map(repr, self.steps))})"
@@ -87,6 +94,8 @@ class RandomCrop(Augmentation):
 
     def __post_init__(self) -> None:
         require_not_negative(padding=self.padding)
+        if self.size is not None:
+            height_and_width("size", self.size)
 
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
         """A window of each image."""

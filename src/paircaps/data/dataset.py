@@ -6,6 +6,7 @@ draws the images it is asked for. Users of a dataset need not know which of the 
 
 from __future__ import annotations
 
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +22,10 @@ from paircaps._checks import require_positive
 from paircaps.data.errors import DataError
 from paircaps.data.randomness import permutation
 
-_CHUNK = 4096  # images drawn at a time where all are wanted
+_CHUNK_PIXELS = 1 << 22  # drawn at a time where all images are wanted
+
+
+Indices = Tensor | Sequence[int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,11 +93,11 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
     def __len__(self) -> int: ...
 
     @abstractmethod
-    def batch(self, index: Tensor, epoch: int = 0) -> Batch:
+    def batch(self, index: Indices, epoch: int = 0) -> Batch:
         """The images of an index (B,), uint8; ``epoch`` matters to datasets that are drawn afresh each epoch."""
 
     @abstractmethod
-    def facts(self, index: Tensor, epoch: int = 0) -> Mapping[str, Tensor]:
+    def facts(self, index: Indices, epoch: int = 0) -> Mapping[str, Tensor]:
         """Labels and extras of an index, without its images where that is cheaper."""
 
     @abstractmethod
@@ -147,16 +151,22 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
         """How many images each class has."""
         return torch.bincount(self.labels.cpu(), minlength=len(self.classes))
 
-    def subset(self, index: Tensor | Sequence[int]) -> ImageDataset:
+    def subset(self, index: Indices) -> ImageDataset:
         """These images only, in this order."""
-        return Subset(self, torch.as_tensor(index))
+        return Subset(self, as_index(index, len(self)))
 
     def limit(self, count: int | None, seed: int = 0) -> ImageDataset:
         """At most so many images, chosen at random by the seed, for a folder's images come class by class."""
-        if count is None or count >= len(self):
+        if count is None:
             return self
         require_positive(limit=count)
+        if count >= len(self):
+            return self
         return self.subset(permutation(seed, 0, len(self), "limit")[:count].sort().values)
+
+    def chunks(self) -> tuple[Tensor, ...]:
+        """All indices, as many at a time as make a batch of a few megabytes."""
+        return torch.arange(len(self)).split(max(1, _CHUNK_PIXELS // math.prod(self.shape)))
 
     @cached_property
     def _facts(self) -> Mapping[str, Tensor]:
@@ -166,7 +176,7 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
     def _everything(self) -> Batch:
         copies = 1 + sum(self.drawn.values())
         require_memory(len(self) * copies, self.shape, f"all {len(self):,} images of {self.info.name}")
-        parts = [self.batch(index) for index in torch.arange(len(self)).split(_CHUNK)]
+        parts = [self.batch(index) for index in self.chunks()]
         extras = {name: torch.cat([part.extras[name] for part in parts]) for name in parts[0].extras}
         images, labels = torch.cat([part.images for part in parts]), torch.cat([part.labels for part in parts])
         return Batch(images, labels, torch.arange(len(self)), extras)
@@ -194,6 +204,8 @@ class StoredDataset(ImageDataset):
             raise TypeError(f"labels must be (N,) class indices, got {tuple(labels.shape)} in {labels.dtype}")
         columns = {"labels": labels.long(), **(extras or {})}
         for name, column in columns.items():
+            if name != "labels" and name in dir(type(self)):
+                raise ValueError(f"an extra cannot be called {name!r}: a dataset has something of that name")
             if len(column) != len(images):
                 raise DataError(f"{info.name} {info.split}: {len(images):,} images but {len(column):,} {name}")
         if not len(images):
@@ -219,12 +231,14 @@ class StoredDataset(ImageDataset):
         """All class indices, (N,)."""
         return self._columns["labels"]
 
-    def facts(self, index: Tensor, epoch: int = 0) -> Mapping[str, Tensor]:
+    def facts(self, index: Indices, epoch: int = 0) -> Mapping[str, Tensor]:
         """Labels and extras of an index."""
+        index = as_index(index, len(self))
         return {name: column[index.to(column.device)] for name, column in self._columns.items()}
 
-    def batch(self, index: Tensor, epoch: int = 0) -> Batch:
+    def batch(self, index: Indices, epoch: int = 0) -> Batch:
         """The images of an index (B,), uint8."""
+        index = as_index(index, len(self))
         facts = dict(self.facts(index))
         images = self._images.index_select(0, index.to(self._images.device))
         return Batch(images, facts.pop("labels"), index, facts)
@@ -239,25 +253,42 @@ class Subset(ImageDataset):
     """Some images of another dataset; nothing is copied until it is asked for."""
 
     def __init__(self, parent: ImageDataset, index: Tensor) -> None:
-        if index.dim() != 1 or not len(index) or int(index.min()) < 0 or int(index.max()) >= len(parent):
-            raise ValueError(f"a subset is chosen by indices 0 to {len(parent) - 1}, one at least, got {index}")
-        self.parent, self.index = parent, index.long().cpu()
+        if not len(index):
+            raise ValueError("a subset has one image at least")
+        self.parent, self.index = parent, index
         self.info, self.shape, self.drawn = parent.info, parent.shape, parent.drawn
 
     def __len__(self) -> int:
         return len(self.index)
 
-    def facts(self, index: Tensor, epoch: int = 0) -> Mapping[str, Tensor]:
+    def facts(self, index: Indices, epoch: int = 0) -> Mapping[str, Tensor]:
         """Labels and extras of an index."""
-        return self.parent.facts(self.index[index.cpu()], epoch)
+        return self.parent.facts(self.index[as_index(index, len(self))], epoch)
 
-    def batch(self, index: Tensor, epoch: int = 0) -> Batch:
+    def batch(self, index: Indices, epoch: int = 0) -> Batch:
         """The images of an index (B,), uint8; the batch's index counts within the subset."""
-        return replace(self.parent.batch(self.index[index.cpu()], epoch), index=index)
+        index = as_index(index, len(self))
+        return replace(self.parent.batch(self.index[index], epoch), index=index)
 
     def to(self, device: torch.device | str) -> Self:
         """The same subset on a device."""
         return type(self)(self.parent.to(device), self.index)
+
+
+def as_index(index: Indices, length: int) -> Tensor:
+    """Which images of ``length``, as whole numbers (B,): of those, or of a mask (length,)."""
+    chosen = torch.as_tensor(index).cpu()
+    if chosen.dtype == torch.bool and chosen.shape == (length,):
+        return chosen.nonzero()[:, 0]
+    if chosen.dim() == 1 and not len(chosen):
+        return chosen.long()
+    if chosen.dim() != 1 or chosen.dtype == torch.bool or chosen.is_floating_point() or chosen.is_complex():
+        kind = f"{tuple(chosen.shape)} in {chosen.dtype}"
+        raise TypeError(f"images are chosen by whole numbers (B,) or a mask ({length},), got {kind}")
+    least, most = int(chosen.min()), int(chosen.max())
+    if least < 0 or most >= length:
+        raise IndexError(f"images are numbered 0 to {length - 1}, got {least if least < 0 else most}")
+    return chosen.long()
 
 
 def require_memory(count: int, shape: Sequence[int], what: str) -> None:

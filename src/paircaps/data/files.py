@@ -101,6 +101,11 @@ def require_published(path: Path, file: DataFile) -> None:
     seen = checksum(path)
     if seen == file.md5:
         return
+    if path.name != file.name and file.content_md5 is None:
+        raise DataError(
+            f"{path}: cannot be compared with the published {file.name}, of whose content no checksum is published; "
+            "keep the file as it was published, or load this one with verify=False"
+        )
     if file.content_md5 and checksum(path, content=True, most=file.content_size) == file.content_md5:
         return
     raise DataError(

@@ -121,6 +121,9 @@ def _subfolders(folder: Path) -> list[str]:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not _is_hidden(entry.name))
     except OSError as error:
         raise cannot("read the folder", folder, error) from None
+    loose = [entry.name for entry in os.scandir(folder) if Path(entry.name).suffix.lower() in SUFFIXES | UNREAD]
+    if loose and names:
+        warnings.warn(f"{folder}: pictures beside the class folders are passed over: {min(loose)} ...", stacklevel=2)
     if not names:
         raise DataError(f"{folder}: no subfolders: give a folder with one subfolder a class")
     return names

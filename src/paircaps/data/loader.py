@@ -79,6 +79,7 @@ class Loader:
 
     def batch(self, epoch: int, step: int) -> Batch:
         """One batch: this process's share of it."""
+        require_whole(step=step)
         if not 0 <= step < len(self):
             raise IndexError(f"step {step} of an epoch of {len(self)} batches")
         return self._batch(self.order(epoch), epoch, step)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from paircaps._checks import height_and_width, require_bool, require_positive, require_within
-from paircaps.data.dataset import Batch, ImageDataset, Info, StoredDataset
+from paircaps.data.dataset import Batch, ImageDataset, Indices, Info, StoredDataset, as_index
 from paircaps.data.errors import DataError
 from paircaps.data.poses import UPRIGHT, PoseRange, moved_boxes
 from paircaps.data.randomness import uniform
@@ -26,7 +26,7 @@ Plan = Mapping[str, Tensor]
 LENGTH_MOST = 100_000_000
 """Images of a made dataset; the paper's largest has six million."""
 
-_SIDE_MOST = 4096
+_SIDE_MOST = 1024
 
 
 class Making(ABC):
@@ -96,18 +96,18 @@ class MadeDataset(ImageDataset):
     def __len__(self) -> int:
         return self._length
 
-    def facts(self, index: Tensor, epoch: int = 0) -> Plan:
+    def facts(self, index: Indices, epoch: int = 0) -> Plan:
         """Labels and extras of an index, without drawing."""
-        if len(index) and not 0 <= int(index.min()) <= int(index.max()) < len(self):
-            raise IndexError(f"indices of {self.info.name} are 0 to {len(self) - 1}, got {index}")
+        index = as_index(index, len(self))
         purpose = f"making {self.info.split}"
         noise = uniform(self.seed, epoch if self.fresh else 0, index, self.making.draws, purpose)
-        return self.making.plan(self.base, index.cpu() % len(self.base.labels), noise)
+        return self.making.plan(self.base, index % len(self.base.labels), noise)
 
-    def batch(self, index: Tensor, epoch: int = 0) -> Batch:
+    def batch(self, index: Indices, epoch: int = 0) -> Batch:
         """The images of an index (B,), uint8, on the base's device."""
+        index = as_index(index, len(self))
         plan = dict(self.facts(index, epoch))
-        drawn = dict(self.making.draw(self.base, index.cpu() % len(self.base.labels), plan))
+        drawn = dict(self.making.draw(self.base, index % len(self.base.labels), plan))
         images = drawn.pop("images")
         facts = {name: value.to(images.device) for name, value in plan.items()} | drawn
         return Batch(images, facts.pop("labels"), index, facts)

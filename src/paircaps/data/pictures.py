@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paircaps._checks import height_and_width, require_choice, require_within
+from paircaps._checks import height_and_width, require_choice, require_whole, require_within
+from paircaps.data.dataset import require_memory
 from paircaps.data.errors import DataError, cannot
 from paircaps.data.stream import file_size
 from paircaps.data.warp import Size
@@ -20,8 +21,8 @@ from paircaps.data.warp import Size
 if TYPE_CHECKING:
     from PIL import Image
 
-SUFFIXES = {".png", ".jpg", ".jpeg", ".bmp", ".webp"}
-UNREAD = {".gif", ".tif", ".tiff", ".svg", ".heic", ".heif", ".avif", ".jp2", ".ico", ".psd", ".ppm", ".pgm", ".tga"}
+SUFFIXES = {".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".webp"}
+UNREAD = {".gif", ".tif", ".tiff", ".svg", ".heic", ".heif", ".avif", ".jxl", ".jp2", ".ico", ".psd", ".tga"}
 """Pictures too, but of kinds that are not read; one among the others is an error, not a file to pass over."""
 
 MAX_PIXELS = 64_000_000
@@ -72,7 +73,9 @@ def decode_picture(
     size = height_and_width("size", size)
     require_choice("channels", channels, (1, 3))
     require_choice("fit", fit, FITS)
+    require_whole(background=background)
     require_within("background", background, 0, 255)
+    require_memory(1, (channels, *size), f"a picture of {size[0]}×{size[1]}")
     require_within("max_pixels", max_pixels, 1, PILLOW_MOST)
     try:
         with Image.open(io.BytesIO(content), formats=_FORMATS) as picture:

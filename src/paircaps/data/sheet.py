@@ -65,7 +65,7 @@ def require_picture_name(path: Path) -> None:
 def _sheet_of_classes(dataset: ImageDataset, columns: int, rows: int, seed: int) -> Image.Image:
     chosen = {name: index for name, index in _some_of_each(dataset, columns, seed).items() if len(index)}
     shown = dict(list(chosen.items())[:rows])
-    tiles = [[_tile(image) for image in dataset.batch(index).images] for index in shown.values()]
+    tiles = [[_tile(dataset.batch([number]).images[0]) for number in index.tolist()] for index in shown.values()]
     note = f"{len(shown)} of {len(dataset.classes)} classes" if len(shown) < len(dataset.classes) else ""
     return _page(dataset, tiles, list(shown), note)
 

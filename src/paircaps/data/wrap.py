@@ -16,6 +16,7 @@ from paircaps.data.pictures import SIXTEEN_BIT, as_tensor, eight_bit
 
 _CLASSES_MOST = 100_000
 _GREY_MODES = ("1", "L", "LA", *SIXTEEN_BIT)
+_COLOUR_MODES = ("RGB", "RGBA", "P", "CMYK", "YCbCr", "HSV", "LAB")
 
 
 def wrap_dataset(
@@ -30,6 +31,8 @@ def wrap_dataset(
         name: what it is called in messages and results.
         split: what part it is.
     """
+    if isinstance(classes, str):
+        raise TypeError(f"classes must be a list of names, got {classes!r}")
     try:
         length = len(dataset)
     except TypeError:
@@ -58,7 +61,7 @@ def _item(dataset: Any, number: int, name: str) -> tuple[Tensor, int]:
     if not isinstance(item, tuple | list) or len(item) < 2:
         raise DataError(f"{name}: item {number} must be (image, label), got {type(item).__name__}")
     label = item[1].item() if isinstance(item[1], Tensor | np.generic) and item[1].ndim == 0 else item[1]
-    if isinstance(label, bool) or not isinstance(label, Integral):
+    if isinstance(label, bool) or not isinstance(label, Integral) or abs(int(label)) >= 2**31:
         raise DataError(f"{name}: label {number} must be a whole number, got {item[1]!r}")
     return _bytes(item[0], f"{name}: image {number}"), int(label)
 
@@ -68,13 +71,15 @@ def _bytes(image: Any, what: str) -> Tensor:
     from PIL import Image
 
     if isinstance(image, Image.Image):
+        if image.mode not in _GREY_MODES + _COLOUR_MODES:
+            raise DataError(f"{what} is a picture of mode {image.mode}, not one of {_GREY_MODES + _COLOUR_MODES}")
         return as_tensor(eight_bit(image, 1 if image.mode in _GREY_MODES else 3))
     if not isinstance(image, Tensor):
         array = np.array(image)
-        if array.ndim not in (2, 3) or array.dtype.kind not in "uif":
+        if array.ndim not in (2, 3) or not array.size or array.dtype.kind not in "uif":
             raise DataError(f"{what} must be an array (H, W) or (H, W, C) of numbers, got {type(image).__name__}")
         image = torch.from_numpy(array.reshape(*array.shape[:2], -1)).permute(2, 0, 1)
-    if image.dim() not in (2, 3):
+    if image.dim() not in (2, 3) or not image.numel():
         raise DataError(f"{what} must have axes (C, H, W), got shape {tuple(image.shape)}")
     image = image if image.dim() == 3 else image[None]
     if image.dtype == torch.uint8:
