@@ -200,6 +200,7 @@ def test_every_recipe_of_the_paper_can_be_written(recipe):
         (lambda: Compose(Standardise(), Contrast()), ValueError, "takes images in 0..1: put it before"),
         (lambda: Compose(Compose(Standardise()), Flip(), Brightness()), ValueError, "takes images in 0..1"),
         (lambda: RandomCrop(0, "3"), TypeError, "size must be a side or"),
+        (lambda: CentreCrop("3"), TypeError, "size must be a side or"),
         (lambda: Compose(Flip), TypeError, "a step must be an Augmentation"),
         (lambda: CentreCrop(9)(images()), ValueError, r"CentreCrop\(size=9\) does not fit into images of 8×8"),
         (lambda: RandomCrop(0, 9)(images(), generator()), ValueError, "does not fit into images of 8×8"),

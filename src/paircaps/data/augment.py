@@ -112,6 +112,9 @@ class CentreCrop(Augmentation):
 
     size: Size
 
+    def __post_init__(self) -> None:
+        height_and_width("size", self.size)
+
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
         """The middle, (B, C, *size)."""
         height, width = _window_size(self, images, self.size, 0)

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from paircaps._files import write_whole
 from paircaps.data.cards import CARDS, Card, DataFile
 from paircaps.data.errors import DataError, cannot
 from paircaps.data.stream import file_size, open_stream
@@ -109,14 +110,10 @@ def require_published(path: Path, file: DataFile) -> None:
     if file.content_md5 and checksum(path, content=True, most=file.content_size) == file.content_md5:
         return
     raise DataError(
-        f"{path}: damaged, or not the published file: {_size_of(path)} bytes with md5 {seen}, that of {file.name} is "
+        f"{path}: damaged, or not the published file: {file_size(path):,} bytes with md5 {seen}, that of {file.name} is "
         f"{known}{f' ({file.size:,} bytes)' if file.size else ''}. "
         "Remove it to have it fetched again, or load it as it is with verify=False"
     )
-
-
-def _size_of(path: Path) -> str:
-    return f"{file_size(path):,}"
 
 
 def checksum(path: Path, content: bool = False, most: int | None = None) -> str:
@@ -197,9 +194,7 @@ def remember_checksum(path: Path, card: Card) -> None:
 def _record(record: Path, seen: str, path: Path) -> None:
     try:
         record.parent.mkdir(parents=True, exist_ok=True)
-        partial = record.with_name(f"{record.name}.{os.getpid()}")
-        partial.write_text(seen + "\n")
-        partial.replace(record)
+        write_whole(record, f"{seen}\n".encode())
     except OSError as error:
         warnings.warn(f"the md5 of {path}, {seen}, could not be recorded at {record}: {error.strerror}", stacklevel=2)
         return
