@@ -110,8 +110,8 @@ def require_published(path: Path, file: DataFile) -> None:
     if file.content_md5 and checksum(path, content=True, most=file.content_size) == file.content_md5:
         return
     raise DataError(
-        f"{path}: damaged, or not the published file: {file_size(path):,} bytes with md5 {seen}, that of {file.name} is "
-        f"{known}{f' ({file.size:,} bytes)' if file.size else ''}. "
+        f"{path}: damaged, or not the published file: {file_size(path):,} bytes with md5 {seen}, that of {file.name} "
+        f"is {known}{f' ({file.size:,} bytes)' if file.size else ''}. "
         "Remove it to have it fetched again, or load it as it is with verify=False"
     )
 
