@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 from segments import accuracy, segment_digits, settle, train
 
 import paircaps
-from paircaps.bench.machine import machine_line
 from paircaps.cli.arguments import whole_number
 from paircaps.data import load_dataset
+from paircaps.machine import machine_line
 from paircaps.votes import MatrixVotes
 
 # cross entropy on an activation below one cannot fall under 1.46, so dynamic and EM get the loss made for them

@@ -1,8 +1,8 @@
 """Capsule networks by pairwise agreement.
 
 ``functional`` holds the paper's equations, ``routing`` the three algorithms, ``CapsuleLayer`` and
-``PrimaryCapsules`` the layers, ``create_model`` every network of the paper, ``data`` the datasets, ``testing`` what a
-new routing must pass.
+``PrimaryCapsules`` the layers, ``create_model`` every network of the paper, ``data`` the datasets, ``training`` the
+loop, ``load`` a trained network, ``testing`` what a new routing must pass.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 from paircaps import data, functional, testing
 from paircaps.capsules import CapsuleLayer, PrimaryCapsules
 from paircaps.functional import Capsules
+from paircaps.model_files import load
 from paircaps.models import (
     CapsNet,
     DeconvDecoder,
@@ -53,6 +54,7 @@ __all__ = [
     "functional",
     "list_models",
     "list_routings",
+    "load",
     "register_model",
     "register_routing",
     "testing",

@@ -20,11 +20,28 @@ def write_whole(path: Path, content: bytes) -> None:
     path = path.resolve()  # the file that a link leads to is replaced, not the link
     partial = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
-        with partial.open("xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        write_synced(partial, content)
         partial.replace(path)
+        sync_folder(path.parent)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
+
+
+def write_synced(path: Path, content: bytes) -> None:
+    """Write a new file, and return when it is on the disk."""
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Return when the names in a folder are on the disk, after a rename for instance."""
+    if os.name == "nt":  # there a folder cannot be opened, and needs no such care
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from typing import Generic, TypeVar
 
@@ -39,9 +39,20 @@ class Registry(Generic[T]):
             raise TypeError(f"a {self.kind} is named by a string, got {name!r}. Known: {', '.join(self.names())}")
         if name in self._factories:
             return self._factories[name]
-        near = get_close_matches(name.lower(), self._factories, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        raise ValueError(f"unknown {self.kind} {name!r}{hint} Known: {', '.join(self.names())}")
+        raise unknown_name(self.kind, name, self.names())
+
+
+def unknown_name(kind: str, name: str, known: Collection[str]) -> ValueError:
+    """The error for a name that nothing has: with the nearest one, and all there are."""
+    near = get_close_matches(name.lower(), known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    return ValueError(f"unknown {kind} {name!r}{hint} Known: {', '.join(known)}")
+
+
+def require_known_name(kind: str, name: str, known: Collection[str]) -> None:
+    """Refuse a name that is not among the known ones."""
+    if name not in known:
+        raise unknown_name(kind, name, known)
 
 
 def call_with_options(

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import torch
 
-from paircaps.bench.machine import describe_machine
 from paircaps.bench.timing import interleaved
 from paircaps.data import (
     Augmentation,
@@ -28,6 +27,7 @@ from paircaps.data.cards import CARDS
 from paircaps.data.files import Root, find
 from paircaps.data.made import Affine, MadeDataset, Making, Multi, Translated
 from paircaps.data.poses import PoseRange
+from paircaps.machine import describe_machine
 
 BATCH = 128
 GOALS = {"cifar10, crop and flip": 20_000, "multi-mnist pairs": 10_000}

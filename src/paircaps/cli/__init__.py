@@ -1,6 +1,7 @@
 """The command ``paircaps``: one file a group of subcommands, one thin function each.
 
-Exit codes: 0 done; 1 could not be done, and a sentence on standard error says why; 2 a wrong command line; 130 Ctrl-C.
+Exit codes: 0 done; 1 could not be done, and a sentence on standard error says why; 2 a wrong command line
+or recipe; 130 Ctrl-C; 143 SIGTERM.
 """
 
 from __future__ import annotations
@@ -10,29 +11,32 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import paircaps
-from paircaps.cli import bench, data
-from paircaps.data.errors import DataError
+from paircaps.cli import bench, data, evaluate, train
+from paircaps.errors import PaircapsError, RecipeError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    parser = argparse.ArgumentParser(prog="paircaps", description="Capsule networks by pairwise agreement.")
+    parser = CommandParser(prog="paircaps", description="Capsule networks by pairwise agreement.")
     parser.add_argument("--version", action="version", version=f"paircaps {paircaps.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (data, bench):
+    for group in (train, evaluate, data, bench):
         group.add_commands(commands)
     _speak_any_language()
-    options = parser.parse_args(arguments)
     warnings.showwarning = _say
     warnings.filterwarnings("ignore", message="Image size .* exceeds limit")  # Pillow's; an error of ours says more
     try:
+        options = parser.parse_args(arguments)
         code = options.run(options)
         if sys.stdout is not None:  # as under `>&-`
             sys.stdout.flush()
-    except DataError as error:
+    except RecipeError as error:
+        return _fail(str(error), 2)
+    except PaircapsError as error:
         return _fail(str(error))
     except KeyboardInterrupt:
         return _fail("stopped", 130)
@@ -42,6 +46,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _fail(f"{error.filename + ': ' if error.filename else ''}{error.strerror or error}")
     return code
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser of a command, whose words another one may take over: ``delegate``, from words to options."""
+
+    delegate: Callable[[Sequence[str]], argparse.Namespace] | None = None
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore
+        """Leave it to the delegate, if there is one."""
+        if self.delegate is None:
+            return super().parse_known_args(args, namespace)
+        return self.delegate(args or []), []
 
 
 def _speak_any_language() -> None:

@@ -117,7 +117,7 @@ def show_dataset(options: argparse.Namespace) -> int:
     require_picture_name(options.out)
     card = CARDS.get(options.name)
     split = options.split or (next(iter(card.counts)) if card else "train")
-    dataset = _load(options.name, split, options.data_dir, dict(options.option))
+    dataset = load_named(options.name, split, options.data_dir, dict(options.option))
     save_picture(contact_sheet(dataset, options.columns, options.rows, options.seed), options.out)
     print(f"{options.out}: {dataset!r}")
     return 0
@@ -132,7 +132,7 @@ def check_datasets(options: argparse.Namespace) -> int:
         own: dict[str, object] = {"download": False} if card else {}
         for split in [options.split] if options.split else usual:
             try:
-                dataset = _load(name, split, options.data_dir, {**own, **dict(options.option)})
+                dataset = load_named(name, split, options.data_dir, {**own, **dict(options.option)})
                 _read_whole(dataset)
             except DataError as error:
                 print(f"BAD   {name} {split}: {error}")
@@ -157,7 +157,7 @@ def _is_folder(name: str) -> bool:
     return os.sep in name or (bool(name) and name not in CARDS and Path(name).expanduser().is_dir())
 
 
-def _load(name: str, split: str, root: Path | None, options: dict[str, object]) -> ImageDataset:
+def load_named(name: str, split: str, root: Path | None, options: dict[str, object]) -> ImageDataset:
     """A dataset, or a folder of pictures; wrong names and options are the user's, so they are no tracebacks."""
     try:
         if _is_folder(name):

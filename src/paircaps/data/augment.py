@@ -26,6 +26,21 @@ def as_float(images: Tensor) -> Tensor:
     return images if images.is_floating_point() else images.float() / 255
 
 
+def standardise(images: Tensor) -> Tensor:
+    """(x − mean) / max(deviation, 1/√n), over all n values of each image (B, C, H, W)."""
+    images = as_float(images)
+    mean = images.mean((1, 2, 3), keepdim=True)
+    deviation = (images - mean).square().mean((1, 2, 3), keepdim=True).sqrt()
+    return (images - mean) / deviation.clamp(min=math.prod(images.shape[1:]) ** -0.5)
+
+
+def middle(images: Tensor, size: tuple[int, int]) -> Tensor:
+    """The middle of images, (..., H, W) to (..., *size)."""
+    height, width = size
+    top, left = (images.shape[-2] - height) // 2, (images.shape[-1] - width) // 2
+    return images[..., top : top + height, left : left + width]
+
+
 class Augmentation(ABC):
     """One step, or several as one.
 
@@ -117,9 +132,7 @@ class CentreCrop(Augmentation):
 
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
         """The middle, (B, C, *size)."""
-        height, width = _window_size(self, images, self.size, 0)
-        top, left = (images.shape[-2] - height) // 2, (images.shape[-1] - width) // 2
-        return images[..., top : top + height, left : left + width]
+        return middle(images, _window_size(self, images, self.size, 0))
 
 
 @dataclass(frozen=True)
@@ -185,11 +198,8 @@ class Standardise(Augmentation):
     """Mean 0 and deviation 1 for every image by itself; a flat image becomes 0."""
 
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
-        """(x − mean) / max(deviation, 1/√n), over all n values of an image."""
-        images = as_float(images)
-        mean = images.mean((1, 2, 3), keepdim=True)
-        deviation = (images - mean).square().mean((1, 2, 3), keepdim=True).sqrt()
-        return (images - mean) / deviation.clamp(min=math.prod(images.shape[1:]) ** -0.5)
+        """Standardised images; no random number is used."""
+        return standardise(images)
 
 
 @dataclass(frozen=True)

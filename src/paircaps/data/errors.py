@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from paircaps.errors import PaircapsError
 
-class DataError(Exception):
+
+class DataError(PaircapsError):
     """A dataset, file or folder that cannot be used; the message names it, says why, and what to do about it."""
 
 

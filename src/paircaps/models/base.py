@@ -39,6 +39,11 @@ class ImageModel(nn.Module, ABC):
                 f"{minimum_size}×{minimum_size}"
             )
 
+    @property
+    def bounded(self) -> bool:
+        """Whether activations lie in 0..1, and so ask for a margin loss in place of a softmax."""
+        return False
+
     def forward(self, images: Tensor) -> Capsules:
         """(B, C, H, W) to capsules of (B, J, K), (B, J, K) and (B, J)."""
         require_tensor("images", images, "(batch, channels, height, width)", 4)

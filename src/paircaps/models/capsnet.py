@@ -11,7 +11,7 @@ from paircaps.capsules import PrimaryCapsules
 from paircaps.functional import Capsules
 from paircaps.models.base import ImageModel
 from paircaps.models.registry import register_model
-from paircaps.models.stack import capsule_stack
+from paircaps.models.stack import capsule_stack, is_bounded
 from paircaps.routing import RoutingFactory
 
 KERNEL = 9
@@ -76,6 +76,11 @@ class CapsNet(ImageModel):
             routing_options=routing_options,
             vote_norm=vote_norm,
         )
+
+    @property
+    def bounded(self) -> bool:
+        """As the routing of the last layer says."""
+        return is_bounded(self.layers)
 
     def capsules(self, images: Tensor) -> Capsules:
         """(B, C, H, W) to capsules of (B, J, K), (B, J, K) and (B, J)."""

@@ -12,7 +12,7 @@ from paircaps.functional import Capsules
 from paircaps.models.base import ImageModel
 from paircaps.models.registry import register_model
 from paircaps.models.resnet import ResNetBackbone
-from paircaps.models.stack import capsule_stack
+from paircaps.models.stack import capsule_stack, is_bounded
 from paircaps.routing import RoutingFactory
 
 MINIMUM_SIZE = 8
@@ -74,6 +74,11 @@ class ResNetCapsules(ImageModel):
             routing_options=routing_options,
             vote_norm=vote_norm,
         )
+
+    @property
+    def bounded(self) -> bool:
+        """As the routing of the last layer says."""
+        return is_bounded(self.layers)
 
     def capsules(self, images: Tensor) -> Capsules:
         """(B, C, H, W) to capsules of (B, J, K), (B, J, K) and (B, J)."""

@@ -8,7 +8,7 @@ from torch import nn
 
 from paircaps._checks import require_sizes
 from paircaps.capsules import CapsuleLayer, PrimaryCapsules
-from paircaps.routing import RoutingFactory
+from paircaps.routing import Routing, RoutingFactory
 
 
 def capsule_stack(
@@ -45,3 +45,9 @@ def capsule_stack(
         )
         in_capsules, in_dim = out_capsules, pose_dim
     return nn.Sequential(*layers)
+
+
+def is_bounded(layers: nn.Sequential) -> bool:
+    """Whether the activations of the last layer lie in 0..1; of a routing that does not say, they may not."""
+    routing = layers[-1].get_submodule("routing")
+    return isinstance(routing, Routing) and routing.bounded

@@ -25,6 +25,11 @@ class Routing(nn.Module, ABC):
         require_positive(out_capsules=out_capsules)
         self.out_capsules = out_capsules
 
+    @property
+    def bounded(self) -> bool:
+        """Whether activations lie in 0..1, where a margin loss can tell present from absent; a softmax hardly can."""
+        return False
+
     def forward(self, votes: Tensor, activation: Tensor | None = None) -> Capsules:
         """Route.
 

@@ -22,6 +22,11 @@ class DynamicRouting(Routing):
         require_positive(iterations=iterations)
         self.iterations = iterations
 
+    @property
+    def bounded(self) -> bool:
+        """A length that was squashed."""
+        return True
+
     def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
         """A child's activation is the length of its capsule, so its votes carry it already."""
         return dynamic_routing(votes, self.iterations)

@@ -33,6 +33,11 @@ class EMRouting(Routing):
         self.beta_u = nn.Parameter(torch.full((out_capsules,), float(beta_u)))
         self.beta_a = nn.Parameter(torch.full((out_capsules,), float(beta_a)))
 
+    @property
+    def bounded(self) -> bool:
+        """A probability."""
+        return True
+
     def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
         """Children weigh by their activation in the M step."""
         return em_routing(votes, activation, self.beta_u, self.beta_a, self.iterations)

@@ -29,6 +29,11 @@ class FMAgreement(Routing):
         self.halve = halve
         self.activation = activation
 
+    @property
+    def bounded(self) -> bool:
+        """The sum has no bound, the squash has."""
+        return self.activation == "squash"
+
     def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
         """FM reads the votes alone: a child's activation is at most in their length."""
         return fm_agreement(votes, normalize=self.normalize, halve=self.halve, activation=self.activation)

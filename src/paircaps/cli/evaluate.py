@@ -1,0 +1,174 @@
+"""``paircaps evaluate`` and ``paircaps predict``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+from typing import Any
+
+from paircaps.cli.arguments import add_option, data_folder, path, whole_number
+from paircaps.cli.data import load_named
+from paircaps.data import ImageDataset
+from paircaps.data.pictures import FITS
+from paircaps.errors import ModelFileError, PaircapsError
+from paircaps.losses import Loss, Objective
+from paircaps.model_files import load, read_facts
+from paircaps.network import Network
+from paircaps.predict import Prediction, find_pictures, predict_pictures
+from paircaps.training.datasets import labels_per_image
+from paircaps.training.evaluation import Evaluation, evaluate
+from paircaps.training.folder import RunFolder
+
+_WIDEST_TABLE = 20
+
+
+def add_commands(commands: Any) -> None:
+    """Declare ``evaluate`` and ``predict``."""
+    judge = commands.add_parser("evaluate", parents=[data_folder()], help="test a trained network")
+    judge.add_argument("folder", type=path, metavar="DIR", help="the --out of a training")
+    judge.add_argument(
+        "--data", metavar="NAME", help="a dataset, or a folder of pictures; that of the training unless told"
+    )
+    judge.add_argument("--split", default="test", help="test unless told")
+    judge.add_argument("--limit", type=whole_number(1), help="look at no more images than this, taken at random")
+    judge.add_argument("--batch-size", type=whole_number(1), default=256, help="images at a time")
+    judge.add_argument("--mirror", action="store_true", help="add the activations of mirror images, as a recipe may")
+    judge.add_argument("--json", action="store_true", help="as JSON")
+    add_option(judge)
+    judge.set_defaults(run=run_evaluate)
+
+    guess = commands.add_parser("predict", help="say what pictures show")
+    guess.add_argument("folder", type=path, metavar="DIR", help="the --out of a training")
+    guess.add_argument("files", nargs="+", metavar="FILE", help="pictures, folders of them, or - for standard input")
+    guess.add_argument("--fit", choices=FITS, default="pad", help="how a picture of another aspect is fitted")
+    guess.add_argument("--invert", action="store_true", help="exchange dark and light: dark digits on light paper")
+    guess.add_argument("--json", action="store_true", help="as JSON, one object a line")
+    guess.set_defaults(run=run_predict)
+
+
+def run_evaluate(options: argparse.Namespace) -> int:
+    """Test a network on a dataset."""
+    network = load(options.folder)
+    trained = read_facts(options.folder).get("trained", {})
+    dataset = _dataset(options).limit(options.limit)
+    _require_fitting(network, dataset)
+    objective = Objective(network, _loss(trained, options), labels_per_image(dataset))
+    mirror = options.mirror or bool(trained.get("mirror"))
+    seen = evaluate(objective, dataset, batch_size=options.batch_size, mirror=mirror)
+    if options.json:
+        facts = {"folder": str(options.folder), "data": dataset.info.name, "split": dataset.info.split}
+        print(json.dumps({**facts, "note": dataset.info.note, "mirror": mirror, **seen.as_dict()}))
+        return 0
+    print(_report(seen, dataset))
+    return 0
+
+
+def _loss(trained: dict[str, Any], options: argparse.Namespace) -> Loss:
+    try:
+        return Loss(**trained["loss"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelFileError(
+            f"{options.folder}: model.json does not say what loss it was trained for: {error}"
+        ) from None
+
+
+def _dataset(options: argparse.Namespace) -> ImageDataset:
+    """The dataset that was asked for, or the one the training tested on, as it was loaded then."""
+    given = dict(options.option)
+    if options.data is not None:
+        return load_named(options.data, options.split, options.data_dir, given)
+    folder = RunFolder(options.folder)
+    if not folder.config.exists():
+        raise PaircapsError(f"{options.folder}: has no {folder.config.name} to tell the dataset by: give --data NAME")
+    settings = folder.read_recipe().data
+    same = not settings.test or settings.test == settings.name
+    own = {**settings.options, **settings.test_options} if same else settings.test_options
+    as_loaded = {key: tuple(value) if isinstance(value, list) else value for key, value in own.items()}
+    root = options.data_dir or (path(settings.folder) if settings.folder else None)
+    dataset = load_named(settings.test or settings.name, options.split, root, {**as_loaded, **given})
+    return dataset.limit(settings.limit, settings.seed)
+
+
+def _require_fitting(network: Network, dataset: ImageDataset) -> None:
+    channels, height, width = dataset.shape
+    wanted = network.spec.preparation
+    if channels != network.model.in_channels or (height, width) not in (wanted.size, wanted.crop):
+        size = "×".join(map(str, (*wanted.size, network.model.in_channels)))
+        raise PaircapsError(
+            f"{dataset!r}: its images are of another shape than the network's, {size}; a dataset that can be made or read "
+            f"in that size takes --option image_size={wanted.size[0]}"
+        )
+    if dataset.classes != network.classes:
+        raise PaircapsError(
+            f"{dataset!r}: its classes are {', '.join(dataset.classes)}; the network knows {', '.join(network.classes)}"
+        )
+
+
+def _report(seen: Evaluation, dataset: ImageDataset) -> str:
+    lines = [
+        repr(dataset),
+        f"accuracy           {100 * seen.accuracy:.2f} %",
+        f"loss               {seen.loss:.4f}",
+    ]
+    if seen.calibration_error is not None:
+        lines.append(f"calibration error  {100 * seen.calibration_error:.2f} %")
+    if seen.drawing_error is not None:
+        lines.append(f"drawing error      {seen.drawing_error:.2f} (squared, summed over the pixels of an image)")
+    lines += ["", "class by class"]
+    width = max(map(len, dataset.classes))
+    for name, value in seen.per_class.items():
+        lines.append(f"  {name:{width}}  " + ("no image" if value is None else f"{100 * value:6.2f} %"))
+    if seen.confusion is not None and len(dataset.classes) <= _WIDEST_TABLE:
+        lines += [
+            "",
+            "images of each class (row) taken for each class (column)",
+            *_table(seen.confusion, dataset.classes),
+        ]
+    return "\n".join(lines)
+
+
+def _table(confusion: list[list[int]], classes: tuple[str, ...]) -> list[str]:
+    first = max(map(len, classes))
+    cell = max(len(str(max(map(max, confusion)))), 4) + 1
+    names = [name[: cell - 1] for name in classes]
+    lines = [" " * (first + 2) + "".join(f"{name:>{cell}}" for name in names)]
+    for name, row in zip(classes, confusion, strict=True):
+        lines.append(f"  {name:{first}}" + "".join(f"{count if count else '·':>{cell}}" for count in row))
+    return lines
+
+
+def run_predict(options: argparse.Namespace) -> int:
+    """Say what pictures show; 1 if one of them could not be read."""
+    network = load(options.folder)
+    bad = 0
+    for seen in predict_pictures(network, find_pictures(options.files), fit=options.fit, invert=options.invert):
+        bad += bool(seen.error)
+        if options.json:
+            print(json.dumps(_as_dict(seen), ensure_ascii=False), flush=True)
+        elif seen.error:
+            print(f"paircaps: {seen.error}", file=sys.stderr)
+        else:
+            print(_line(seen), flush=True)
+    return 1 if bad else 0
+
+
+def _as_dict(seen: Prediction) -> dict[str, object]:
+    if seen.error:
+        return {"file": seen.name, "error": seen.error}
+    return {"file": seen.name, "class": seen.label, "activations": seen.activations}
+
+
+def _line(seen: Prediction) -> str:
+    """A picture, its class, and the activation of every capsule, the most active one first."""
+    assert seen.activations is not None
+    ranked = sorted(seen.activations.items(), key=lambda item: -item[1])
+    activations = "  ".join(f"{name} {value:.3f}" for name, value in ranked)
+    line = f"{seen.name}: {seen.label}  ({activations})"
+    width = shutil.get_terminal_size((0, 0)).columns
+    return (
+        line
+        if not sys.stdout.isatty() or not width or len(line) <= width
+        else f"{seen.name}: {seen.label}\n  {activations}"
+    )

@@ -1,0 +1,142 @@
+"""``paircaps train`` and ``paircaps replay``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from paircaps.cli.arguments import path
+from paircaps.errors import RecipeError
+from paircaps.experiments.recipes import list_recipes, read_tree
+from paircaps.training.failure import Replay, failure_folder
+from paircaps.training.loop import Result, train
+from paircaps.training.recipe_text import (
+    in_words,
+    merge,
+    overrides_to_tree,
+    recipe_from_tree,
+    recipe_parser,
+    require_key,
+    to_toml,
+)
+from paircaps.training.replay import replay
+from paircaps.training.signals import Stopped
+
+_ABOUT = """
+Train by a recipe. The same command again goes on where it was stopped, to the very same result.
+Every key of a recipe can be given as --section.key value; --print-config shows what comes out.
+Several processes: torchrun --nproc-per-node N -m paircaps train ...
+"""
+
+
+def add_commands(commands: Any) -> None:
+    """Declare ``train`` and ``replay``."""
+    parser = commands.add_parser("train", help="train a network by a recipe, or go on with it", add_help=False)
+    parser.delegate = _parse
+
+    again = commands.add_parser("replay", help="look again at the step at which a training stopped")
+    again.add_argument("folder", type=path, metavar="DIR", help="the --out of the training")
+    again.add_argument("--json", action="store_true", help="as JSON")
+    again.set_defaults(run=run_replay)
+
+
+def _parser() -> Any:
+    parser = recipe_parser("paircaps train")
+    parser.usage = "paircaps train RECIPE --out DIR [--fresh] [--quiet] [--print-config] [--SECTION.KEY VALUE ...]"
+    parser.description = _ABOUT
+    parser.formatter_class = argparse.HelpFormatter
+    parser.add_argument("recipe", metavar="RECIPE", help=f"{', '.join(list_recipes())}, or the path of a .toml file")
+    parser.add_argument("--out", type=str, default="", metavar="DIR", help="the folder of the run")
+    parser.add_argument("--fresh", action="store_true", help="remove the run that is in DIR, and start over")
+    parser.add_argument("--quiet", action="store_true", help="show no progress, only the result")
+    parser.add_argument("--print-config", action="store_true", help="print the recipe with all its keys, train nothing")
+    return parser
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of ``train``; what jsonargparse refuses is said in our words."""
+    for word in arguments:
+        key = word.split("=")[0].removeprefix("--")
+        if word.startswith("--") and "." in key:
+            require_key(".".join(key.split(".")[:2]))
+    parser = _parser()
+    try:
+        given = parser.parse_args(list(arguments), defaults=False)
+    except argparse.ArgumentError as error:
+        raise RecipeError(in_words(error)) from None
+    recipe = recipe_from_tree(merge(read_tree(given.recipe), overrides_to_tree(given)))
+    return argparse.Namespace(
+        run=run_train,
+        recipe=recipe,
+        out=path(given.get("out") or ".") if given.get("out") else None,
+        fresh=bool(given.get("fresh")),
+        quiet=bool(given.get("quiet")),
+        print_config=bool(given.get("print_config")),
+    )
+
+
+def run_train(options: argparse.Namespace) -> int:
+    """Train."""
+    if options.print_config:
+        print(to_toml(options.recipe), end="")
+        return 0
+    if options.out is None:
+        raise RecipeError("--out DIR is missing: the folder of the run")
+    try:
+        result = train(options.recipe, options.out, fresh=options.fresh, quiet=options.quiet)
+    except Stopped as stop:
+        print(f"paircaps: {stop}", file=sys.stderr)
+        return stop.code
+    print(_result_line(result))
+    return 0
+
+
+def _result_line(result: Result) -> str:
+    trained = result.trained
+    state = "finished before" if result.resumed_at is None else "finished"
+    chosen = trained["validation_accuracy"]
+    validation = "" if chosen is None else f"validation {100 * chosen:.2f} %, "
+    return (
+        f"{result.folder}: {state} after {trained['steps']:,} steps; {validation}test {100 * trained['test_accuracy']:.2f} % "
+        f"of {trained['test_images']:,} images of {trained['tested_on']} (weights of step {trained['weights_of_step']:,})"
+    )
+
+
+def run_replay(options: argparse.Namespace) -> int:
+    """Take a failed step again: 0 if it fails again, 1 if it does not."""
+    seen = replay(failure_folder(options.folder))
+    print(json.dumps(_replay_facts(seen), indent=2) if options.json else _replay_text(seen))
+    return 0 if seen.shown_again else 1
+
+
+def _replay_facts(seen: Replay) -> dict[str, object]:
+    return {
+        "step": seen.step,
+        "shown_again": seen.shown_again,
+        "loss": str(seen.loss),
+        "reported_loss": str(seen.reported),
+        "gradient": str(seen.gradient),
+        "layers": seen.layers,
+        "weights": seen.weights,
+        "gradients": seen.gradients,
+    }
+
+
+def _replay_text(seen: Replay) -> str:
+    def some(names: list[str]) -> str:
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        return ", ".join(names[:5]) + more if names else "none"
+
+    verdict = "fails again" if seen.shown_again else "does not fail now"
+    return "\n".join(
+        [
+            f"step {seen.step:,} {verdict}: loss {seen.loss}, length of the gradient {seen.gradient}; "
+            f"the training saw a loss of {seen.reported}",
+            f"weights that are not finite before it: {some(seen.weights)}",
+            f"layers whose output is not finite, the first one first: {some(seen.layers)}",
+            f"weights whose gradient is not finite: {some(seen.gradients)}",
+        ]
+    )

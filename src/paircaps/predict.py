@@ -1,0 +1,130 @@
+"""Pictures of any kind and size to classes, with a trained network."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from paircaps.data import DataError, decode_picture
+from paircaps.data.errors import cannot
+from paircaps.data.pictures import SUFFIXES, Fit, read_bytes
+from paircaps.network import Network
+
+STANDARD_INPUT = "-"
+_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a network says of a picture.
+
+    Args:
+        name: of its file.
+        label: name of the most active class; empty if the picture could not be read.
+        activations: of every capsule, by class.
+        error: why it could not be read.
+    """
+
+    name: str
+    label: str = ""
+    activations: dict[str, float] | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A picture yet to be read: its name, and what reads it."""
+
+    name: str
+    read: Callable[[], bytes]
+
+
+def find_pictures(places: Iterable[str]) -> Iterator[Source]:
+    """Pictures of files, of folders with all that is in them, and of standard input (``-``).
+
+    A place that is not there is a source too, which fails when it is read.
+    """
+    for place in places:
+        path = Path(place).expanduser()
+        if place == STANDARD_INPUT:
+            yield Source("standard input", _read_standard_input)
+        elif path.is_dir():
+            yield from _in_folder(path)
+        else:
+            yield Source(str(path), lambda path=path: read_bytes(path))
+
+
+def _in_folder(folder: Path) -> Iterator[Source]:
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    if not found:
+        yield Source(str(folder), lambda: _refuse(f"{folder}: no picture in this folder"))
+    for path in found:
+        yield Source(str(path), lambda path=path: read_bytes(path))
+
+
+def _refuse(reason: str) -> bytes:
+    raise DataError(reason)
+
+
+def _read_standard_input() -> bytes:
+    if sys.stdin is None:
+        raise DataError("standard input: closed")
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise cannot("read", "standard input", error) from None
+
+
+def predict_pictures(
+    network: Network, sources: Iterable[Source], *, fit: Fit = "pad", invert: bool = False
+) -> Iterator[Prediction]:
+    """Say of each picture what it shows; one that cannot be read does not stop the others.
+
+    Args:
+        network: trained.
+        sources: the pictures.
+        fit: how another aspect is dealt with: pad, crop or stretch.
+        invert: exchange dark and light, for dark digits on light paper.
+    """
+    sources = iter(sources)
+    while group := list(islice(sources, _AT_ONCE)):
+        pictures = {number: _decode(network, source, fit, invert) for number, source in enumerate(group)}
+        good = {number: picture for number, picture in pictures.items() if isinstance(picture, Tensor)}
+        activations = dict(zip(good, _activations(network, list(good.values())), strict=True))
+        for number, source in enumerate(group):
+            picture = pictures[number]
+            if isinstance(picture, str):
+                yield Prediction(source.name, error=picture)
+            else:
+                yield _prediction(source.name, activations[number], network.classes)
+
+
+def _decode(network: Network, source: Source, fit: Fit, invert: bool) -> Tensor | str:
+    """A picture as the network takes it, (C, H, W) in bytes, or why it cannot be had."""
+    try:
+        size, channels = network.spec.preparation.size, network.model.in_channels
+        picture = decode_picture(source.read(), source.name, size, channels, fit, background=0 if not invert else 255)
+    except DataError as error:
+        return str(error)
+    except ValueError as error:
+        return f"{source.name}: {error}"
+    return 255 - picture if invert else picture
+
+
+@torch.no_grad()
+def _activations(network: Network, pictures: list[Tensor]) -> Iterator[list[float]]:
+    if not pictures:
+        return iter(())
+    device = next(network.parameters()).device
+    return iter(network(torch.stack(pictures).to(device)).activation.tolist())
+
+
+def _prediction(name: str, values: list[float], classes: tuple[str, ...]) -> Prediction:
+    activations = dict(zip(classes, values, strict=True))
+    return Prediction(name, max(activations, key=activations.__getitem__), activations)

@@ -1,0 +1,152 @@
+"""From a recipe to images: which to train on, which to choose by, which to test on, and how they are augmented."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from paircaps.data import (
+    AffineWarp,
+    Augmentation,
+    Batch,
+    Brightness,
+    Compose,
+    Contrast,
+    Flip,
+    ImageDataset,
+    RandomCrop,
+    Translate,
+    load_dataset,
+)
+from paircaps.data.randomness import permutation
+from paircaps.errors import RecipeError
+from paircaps.network import NetworkSpec, Preparation
+from paircaps.training.recipe import Augment, Data, Recipe
+
+_SECOND_LABEL, _ORIGINALS = "second_label", "originals"
+
+
+@dataclass(frozen=True)
+class Datasets:
+    """The images of a training.
+
+    Args:
+        train: to learn from.
+        validation: held back of the training split, to choose by; None for none.
+        test: looked at once, at the end.
+    """
+
+    train: ImageDataset
+    validation: ImageDataset | None
+    test: ImageDataset
+
+    def facts(self) -> dict[str, object]:
+        """What must be the same when a run goes on."""
+        held = 0 if self.validation is None else len(self.validation)
+        return {
+            "train": len(self.train),
+            "validation": held,
+            "test": len(self.test),
+            "shape": list(self.train.shape),
+            "classes": list(self.train.classes),
+        }
+
+    def to(self, device: torch.device) -> Datasets:
+        """The same on a device, where batches and augmentation then happen."""
+        if device.type == "cpu":
+            return self
+        validation = None if self.validation is None else self.validation.to(device)
+        return Datasets(self.train.to(device), validation, self.test.to(device))
+
+
+def load_datasets(settings: Data) -> Datasets:
+    """All images of a recipe; the test set too, so that a missing one shows before the training, not after it."""
+    whole = open_dataset(settings.name, "train", settings.folder, settings.options).limit(settings.limit, settings.seed)
+    same = not settings.test or settings.test == settings.name
+    test_options = {**settings.options, **settings.test_options} if same else settings.test_options
+    test = open_dataset(settings.test or settings.name, "test", settings.folder, test_options)
+    if test.classes != whole.classes or test.shape[0] != whole.shape[0]:
+        raise RecipeError(
+            f"data.test: {test!r} has classes {', '.join(test.classes)}; {whole!r} has {', '.join(whole.classes)}"
+        )
+    train, validation = hold_back(whole, settings.validation, settings.seed)
+    return Datasets(train, validation, test.limit(settings.limit, settings.seed))
+
+
+def open_dataset(name: str, split: str, folder: str, options: dict[str, object]) -> ImageDataset:
+    """One split of a dataset; a wrong option is an error of the recipe."""
+    options = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+    root = Path(folder).expanduser() if folder else None
+    try:
+        if os.sep in name:
+            return load_dataset(Path(name).expanduser(), split, None, **options)
+        return load_dataset(name, split, root, **options)
+    except (TypeError, ValueError) as error:
+        raise RecipeError(f"data: {error}") from None
+
+
+def hold_back(dataset: ImageDataset, share: float, seed: int) -> tuple[ImageDataset, ImageDataset | None]:
+    """Most images of a dataset to learn from, and a share of them, chosen by the seed, to choose by."""
+    count = round(len(dataset) * share)
+    if not count:
+        return dataset, None
+    if count == len(dataset):
+        raise RecipeError(f"data.validation: {share} of {len(dataset)} images leaves none to train on")
+    order = permutation(seed, 0, len(dataset), "validation")
+    return dataset.subset(order[count:].sort().values), dataset.subset(order[:count].sort().values)
+
+
+def augmentation(settings: Augment) -> Augmentation | None:
+    """What happens to training images, in a fixed order; None for nothing."""
+    steps: list[Augmentation] = []
+    if settings.rotation or settings.shear or settings.scale != (1.0, 1.0):
+        steps.append(AffineWarp(settings.rotation, settings.scale, settings.shear))
+    if settings.translate:
+        steps.append(Translate(settings.translate))
+    if settings.crop_padding or settings.crop_size is not None:
+        steps.append(RandomCrop(settings.crop_padding, settings.crop_size))
+    if settings.flip:
+        steps.append(Flip())
+    if settings.brightness:
+        steps.append(Brightness(settings.brightness))
+    if settings.contrast != (1.0, 1.0):
+        steps.append(Contrast(*settings.contrast))
+    return Compose(*steps) if steps else None
+
+
+def network_spec(recipe: Recipe, dataset: ImageDataset) -> NetworkSpec:
+    """The network of a recipe for the images of a dataset."""
+    channels, height, width = dataset.shape
+    side = recipe.augment.crop_size
+    crop = (height, width) if side is None else (side, side)
+    arguments: dict[str, object] = {
+        "num_classes": len(dataset.classes),
+        "in_channels": channels,
+        "image_size": crop,
+        "routing": recipe.model.routing,
+        **recipe.model.options,
+    }
+    if recipe.model.routing_options:
+        arguments["routing_options"] = recipe.model.routing_options
+    try:
+        preparation = Preparation((height, width), crop, recipe.data.standardise)
+        return NetworkSpec(recipe.model.name, arguments, dataset.classes, preparation, recipe.loss.decoder)
+    except (TypeError, ValueError) as error:
+        raise RecipeError(f"augment.crop_size: {error}") from None
+
+
+def labels_per_image(dataset: ImageDataset) -> int:
+    """One, or two where two digits lie over each other."""
+    return 2 if _SECOND_LABEL in dataset.facts(torch.arange(1)) else 1
+
+
+def targets(batch: Batch) -> tuple[Tensor, Tensor]:
+    """Labels (B,) or (B, D) of a batch, and what its drawings should look like, (B, [D,] C, H, W)."""
+    labels = batch.labels
+    if _SECOND_LABEL in batch.extras:
+        labels = torch.stack([labels, batch.extras[_SECOND_LABEL]], -1)
+    return labels, batch.extras.get(_ORIGINALS, batch.images)

@@ -1,0 +1,157 @@
+"""How good a network is: accuracy, class by class, what is taken for what, loss, and whether it knows when it errs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor
+
+from paircaps.data import ImageDataset, Loader
+from paircaps.functional import reconstruction_loss
+from paircaps.losses import Objective, is_right
+from paircaps.training.datasets import targets
+from paircaps.training.distributed import Processes
+
+BINS = 15
+"""Of confidence, for the calibration error."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What came out.
+
+    Args:
+        images: how many were looked at.
+        accuracy: share of them that are right; of two labels, that have both right.
+        loss: an image, as in training.
+        per_class: accuracy of the images of each class, by name; None for a class without images.
+        confusion: images of each class (row) taken for each class (column); None where images have two labels.
+        calibration_error: how far confidence and accuracy are apart, on average over 15 bins of confidence (ECE).
+            Confidence is the softmax of a network trained with cross entropy, and the activation of others; None
+            where images have two labels.
+        drawing_error: squared error of a drawing, summed over its pixels; None without a decoder.
+    """
+
+    images: int
+    accuracy: float
+    loss: float
+    per_class: dict[str, float | None]
+    confusion: list[list[int]] | None
+    calibration_error: float | None
+    drawing_error: float | None
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return asdict(self)
+
+
+class _Tally:
+    """What is added up, so that the tallies of several processes can be added too."""
+
+    def __init__(self, classes: int) -> None:
+        self.totals = torch.zeros(4, dtype=torch.float64)  # images, right, loss, drawing error
+        self.found = torch.zeros(2, classes, dtype=torch.float64)  # images with each class; those where it was found
+        self.confusion = torch.zeros(classes, classes, dtype=torch.float64)
+        self.bins = torch.zeros(3, BINS, dtype=torch.float64)  # images, confidence, right
+
+    def gather(self, processes: Processes) -> None:
+        for values in (self.totals, self.found, self.confusion, self.bins):
+            processes.sum_tensor(values)
+
+
+@torch.no_grad()
+def evaluate(
+    objective: Objective,
+    dataset: ImageDataset,
+    *,
+    batch_size: int = 256,
+    mirror: bool = False,
+    processes: Processes | None = None,
+    channels_last: bool = False,
+    between: Callable[[], None] | None = None,
+) -> Evaluation:
+    """Look at every image of a dataset once.
+
+    Args:
+        objective: a network, in eval mode, and its loss; on the device of the dataset.
+        dataset: of the network's classes.
+        batch_size: images at a time.
+        mirror: add the activations of each image and of its mirror image.
+        processes: that share the work.
+        channels_last: memory format of the images.
+        between: called before every batch; what it raises ends the evaluation.
+    """
+    processes = processes or Processes()
+    tally = _Tally(len(dataset.classes))
+    two_labels = False
+    for images, labels, originals in _batches(objective, dataset, batch_size, processes, channels_last):
+        if between is not None:
+            between()
+        if not len(images):
+            continue
+        two_labels = labels.dim() == 2
+        capsules = objective.network(images)
+        activation = capsules.activation
+        if mirror:
+            activation = (activation + objective.network(images.flip(-1)).activation) / 2
+        error = 0.0
+        if objective.network.decoder is not None:
+            drawn = objective.network.decoder(capsules, labels)
+            error = float(reconstruction_loss(drawn, originals, "sum"))
+        loss = float(objective.class_loss(activation, labels)) + objective.decoder_weight * error
+        _count(tally, activation.cpu(), labels.cpu(), loss, error, objective.loss_name)
+    tally.gather(processes)
+    return _summary(tally, dataset.classes, two_labels, objective.network.decoder is not None)
+
+
+def _batches(
+    objective: Objective, dataset: ImageDataset, batch_size: int, processes: Processes, channels_last: bool
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    size = -(-batch_size // processes.world_size) * processes.world_size
+    loader = Loader(dataset, size, shuffle=False, rank=processes.rank, world_size=processes.world_size)
+    for batch in loader.epoch(0):
+        labels, originals = targets(batch)
+        images = objective.network.prepare(batch.images)
+        originals = images if originals is batch.images else originals
+        yield images.contiguous(memory_format=_format(channels_last)), labels, originals
+
+
+def _format(channels_last: bool) -> torch.memory_format:
+    return torch.channels_last if channels_last else torch.contiguous_format
+
+
+def _count(tally: _Tally, activation: Tensor, labels: Tensor, loss: float, error: float, loss_name: str) -> None:
+    right = is_right(activation, labels)
+    tally.totals += torch.tensor([len(labels), int(right.sum()), loss, error], dtype=torch.float64)
+    several = labels if labels.dim() == 2 else labels.unsqueeze(-1)  # (B, D)
+    chosen = activation.topk(several.shape[-1]).indices
+    hit = (several.unsqueeze(-1) == chosen.unsqueeze(-2)).any(-1)  # (B, D)
+    classes = activation.shape[-1]
+    tally.found[0] += torch.bincount(several.flatten(), minlength=classes)
+    tally.found[1] += torch.bincount(several[hit], minlength=classes)
+    if labels.dim() == 1:
+        pairs = torch.bincount(labels * classes + activation.argmax(-1), minlength=classes * classes)
+        tally.confusion += pairs.view(classes, classes)
+        sure = activation.softmax(-1) if loss_name == "cross-entropy" else activation.clamp(0, 1)
+        confidence = sure.amax(-1).double()
+        place = (confidence * BINS).long().clamp(max=BINS - 1)
+        for row, values in enumerate((torch.ones_like(confidence), confidence, right.double())):
+            tally.bins[row].index_add_(0, place, values)
+
+
+def _summary(tally: _Tally, classes: tuple[str, ...], two_labels: bool, drawn: bool) -> Evaluation:
+    images, right, loss, error = tally.totals.tolist()
+    there, found = tally.found.tolist()
+    per_class = {name: hits / count if count else None for name, count, hits in zip(classes, there, found, strict=True)}
+    gap = (tally.bins[1] - tally.bins[2]).abs().sum().item() / images
+    return Evaluation(
+        images=int(images),
+        accuracy=right / images,
+        loss=loss / images,
+        per_class=per_class,
+        confusion=None if two_labels else tally.confusion.long().tolist(),
+        calibration_error=None if two_labels else gap,
+        drawing_error=error / images if drawn else None,
+    )

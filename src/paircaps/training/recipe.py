@@ -1,0 +1,289 @@
+"""A recipe: everything that decides what a training does, as frozen dataclasses. Command line and help come from them.
+
+Each section checks its own values. A section's field is named ``section.field`` in TOML, on the command line and in
+messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from paircaps._checks import (
+    require_not_negative,
+    require_positive,
+    require_whole,
+    require_within,
+)
+from paircaps.losses import Loss
+from paircaps.models import list_models
+from paircaps.registry import require_known_name
+from paircaps.routing import list_routings
+
+LARGE = 1e12
+
+
+@dataclass(frozen=True)
+class Model:
+    """The network.
+
+    Args:
+        name: one of paircaps.list_models(), such as resnet-caps-small, capsnet or resnet-pool.
+        routing: one of paircaps.list_routings(): fm, dynamic, em.
+        options: other arguments of the model, such as {"blocks": [4, 4, 4]}.
+        routing_options: arguments of the routing, such as {"iterations": 1}.
+    """
+
+    name: str = "resnet-caps-small"
+    routing: str = "fm"
+    options: dict[str, object] = field(default_factory=dict)
+    routing_options: dict[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_known_name("name", self.name, list_models())
+        require_known_name("routing", self.routing, list_routings())
+
+
+@dataclass(frozen=True)
+class Data:
+    """Images to train on, to choose by and to test on.
+
+    Args:
+        name: one of paircaps.data.list_datasets(), or the path of a folder with one subfolder a class.
+        test: another dataset to test on; empty for the test split of the same one.
+        options: of the dataset, such as {"image_size": 32}.
+        test_options: of the dataset to test on; those of options where it is the same dataset.
+        folder: to look for files in first; empty for $PAIRCAPS_DATA and the user's cache.
+        limit: images taken of each split, at random by data.seed; all of them without it.
+        validation: share of the training images that is held back, to choose the best epoch by; 0 for none.
+        seed: which images are held back, and which a limit takes; the same for every train.seed.
+        standardise: give each image mean 0 and deviation 1; otherwise it stays in 0..1.
+    """
+
+    name: str = "glyphs"
+    test: str = ""
+    options: dict[str, object] = field(default_factory=dict)
+    test_options: dict[str, object] = field(default_factory=dict)
+    folder: str = ""
+    limit: int | None = None
+    validation: float = 0.1
+    seed: int = 0
+    standardise: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise ValueError("name must not be empty")
+        if self.limit is not None:
+            require_positive(limit=self.limit)
+        require_within("validation", self.validation, 0, 0.9)
+        require_whole(seed=self.seed)
+
+
+@dataclass(frozen=True)
+class Augment:
+    """What happens to training images at random, in this order; none of it by default.
+
+    Args:
+        rotation: most degrees to either side.
+        scale: least and most size, as [0.8, 1.2].
+        shear: most to either side.
+        translate: most pixels, across and down; black comes in.
+        crop_padding: black pixels around an image, of which a random window is then cut.
+        crop_size: side of that window, and of the middle that is seen in evaluation; the image's own without it.
+        flip: mirror every other image.
+        brightness: most that is added to or taken from an image in 0..1.
+        contrast: least and most factor of an image's contrast, as [0.5, 1.5].
+    """
+
+    rotation: float = 0.0
+    scale: tuple[float, float] = (1.0, 1.0)
+    shear: float = 0.0
+    translate: int = 0
+    crop_padding: int = 0
+    crop_size: int | None = None
+    flip: bool = False
+    brightness: float = 0.0
+    contrast: tuple[float, float] = (1.0, 1.0)
+
+    def __post_init__(self) -> None:
+        require_within("rotation", self.rotation, 0, 180)
+        require_not_negative(translate=self.translate, crop_padding=self.crop_padding)
+        require_within("shear", self.shear, 0, 10)
+        require_within("brightness", self.brightness, 0, 1)
+        for name, (least, most), lowest in (("scale", self.scale, 0.01), ("contrast", self.contrast, 0.0)):
+            require_within(name, most, lowest, 100)
+            require_within(name, least, lowest, most)
+        if self.crop_size is not None:
+            require_positive(crop_size=self.crop_size)
+
+
+@dataclass(frozen=True)
+class Optimiser:
+    """How weights are changed.
+
+    Args:
+        name: sgd, adam or adamw.
+        lr: learning rate, the highest one of its schedule.
+        momentum: of sgd.
+        nesterov: look ahead along the momentum, of sgd.
+        beta1: of adam.
+        beta2: of adam.
+        eps: of adam; 1e-7 in the paper.
+        weight_decay: what is added to a kernel's gradient, times the kernel; biases, norms and EM's costs have none.
+        clip_norm: longest gradient of all weights together; longer ones are shortened to it; 0 for no limit.
+    """
+
+    name: Literal["sgd", "adam", "adamw"] = "adam"
+    lr: float = 1e-3
+    momentum: float = 0.9
+    nesterov: bool = False
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-7
+    weight_decay: float = 0.0
+    clip_norm: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_within("lr", self.lr, 0, 1e38)
+        for name in ("momentum", "beta1", "beta2"):
+            require_within(name, getattr(self, name), 0, 0.999999)
+        require_within("eps", self.eps, 1e-30, 1)
+        require_within("weight_decay", self.weight_decay, 0, 1e3)
+        require_within("clip_norm", self.clip_norm, 0, LARGE)
+        if self.nesterov and not self.momentum:
+            raise ValueError("nesterov needs a momentum above 0")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How the learning rate goes.
+
+    Args:
+        name: constant; drops (times factor after each epoch of drops); halving (times factor every so many epochs);
+            cosine (down to final); one-cycle (up from a 25th in the share warm_up of the run, then down to final).
+        drops: epochs after which the rate drops, as [81, 122].
+        every: epochs of a halving.
+        factor: of a drop or a halving.
+        warm_up: epochs of a straight rise from 0 before any of these; of one-cycle the share of the run that rises.
+        final: share of the rate that cosine and one-cycle end at.
+    """
+
+    name: Literal["constant", "drops", "halving", "cosine", "one-cycle"] = "constant"
+    drops: tuple[float, ...] = ()
+    every: float = 20.0
+    factor: float = 0.1
+    warm_up: float = 0.0
+    final: float = 0.0
+
+    def __post_init__(self) -> None:
+        for drop in self.drops:
+            require_within("drops", drop, 0, LARGE)
+        require_within("every", self.every, 1e-6, LARGE)
+        require_within("factor", self.factor, 0, 1)
+        require_within("warm_up", self.warm_up, 0, 1 if self.name == "one-cycle" else LARGE)
+        require_within("final", self.final, 0, 1)
+
+
+@dataclass(frozen=True)
+class Train:
+    """How long, how much at a time, how exactly.
+
+    Args:
+        epochs: to train for; with steps too, whichever comes first.
+        steps: batches to train for.
+        batch_size: images of a step, of all processes together.
+        accumulate: parts a batch is cut into to save memory; batch norm then sees one part at a time.
+        seed: of the first weights, the order of images and their augmentation.
+        precision: fp32, bf16 or fp16 (both by autocast; fp16 scales its loss).
+        compile: whether torch.compile is used.
+        channels_last: keep images as (B, H, W, C) in memory, where convolutions are mostly faster.
+        ema: share of the old in a running average of the weights, 0.999 for instance, which is then evaluated; 0 for none.
+        sync_norm: batch norm over all processes' images together, so that their number does not change a result.
+        log_every: steps between two rows of metrics.jsonl.
+    """
+
+    epochs: int | None = None
+    steps: int | None = None
+    batch_size: int = 128
+    accumulate: int = 1
+    seed: int = 0
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    compile: bool = False
+    channels_last: bool = True
+    ema: float = 0.0
+    sync_norm: bool = True
+    log_every: int = 50
+
+    def __post_init__(self) -> None:
+        if self.epochs is not None:
+            require_positive(epochs=self.epochs)
+        if self.steps is not None:
+            require_positive(steps=self.steps)
+        if self.epochs is None and self.steps is None:
+            raise ValueError("epochs or steps must be given")
+        require_positive(batch_size=self.batch_size, accumulate=self.accumulate, log_every=self.log_every)
+        if self.batch_size % self.accumulate:
+            raise ValueError(f"accumulate must divide batch_size, {self.batch_size}, got {self.accumulate}")
+        require_whole(seed=self.seed)
+        require_within("ema", self.ema, 0, 0.999999)
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """How validation and test go.
+
+    Args:
+        every: epochs between two validations.
+        batch_size: images at a time.
+        mirror: add the activations of each image and of its mirror image.
+        settle: training batches from which batch norm's statistics are taken anew before an evaluation; 0 keeps the
+            running ones, which at the paper's momentum of 0.99 need some 500 steps.
+    """
+
+    every: int = 1
+    batch_size: int = 256
+    mirror: bool = False
+    settle: int = 20
+
+    def __post_init__(self) -> None:
+        require_positive(every=self.every, batch_size=self.batch_size)
+        require_not_negative(settle=self.settle)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where and how it runs: nothing that changes what is computed, so a run may go on with other values.
+
+    Args:
+        device: auto (cuda, mps or cpu, the first there is), cpu, cuda or mps.
+        threads: of a CPU; 0 leaves it to PyTorch. A resume is exact to the bit with the same number of them.
+        checkpoint_every: steps between two checkpoints; there is one after every validation too.
+        keep: newest checkpoints that are kept, besides the best one.
+        tensorboard: write TensorBoard events too (needs the extra paircaps[tensorboard]).
+    """
+
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    threads: int = 0
+    checkpoint_every: int = 500
+    keep: int = 2
+    tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        require_not_negative(threads=self.threads)
+        require_positive(checkpoint_every=self.checkpoint_every)
+        require_within("keep", self.keep, 2, 1000)  # one to fall back on if the newest is damaged
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One experiment."""
+
+    model: Model = field(default_factory=Model)
+    data: Data = field(default_factory=Data)
+    augment: Augment = field(default_factory=Augment)
+    loss: Loss = field(default_factory=Loss)
+    optimiser: Optimiser = field(default_factory=Optimiser)
+    schedule: Schedule = field(default_factory=Schedule)
+    train: Train = field(default_factory=lambda: Train(epochs=1))
+    evaluate: Evaluate = field(default_factory=Evaluate)
+    run: Run = field(default_factory=Run)

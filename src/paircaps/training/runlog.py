@@ -1,0 +1,112 @@
+"""What a run writes down while it goes: metrics that a resume repeats exactly, and timings that nobody can repeat."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from paircaps.errors import TrainingError
+
+
+class MetricsFile:
+    """``metrics.jsonl``: one JSON object a line. A resume cuts off what came after its checkpoint, so no row comes twice.
+
+    Args:
+        path: of the file.
+        length: bytes of it that count; those after them are cut off.
+    """
+
+    def __init__(self, path: Path, length: int) -> None:
+        self.path = path
+        self._file = path.open("ab")
+        there = self._file.seek(0, os.SEEK_END)
+        if there < length:
+            raise TrainingError(
+                f"{path}: has {there:,} bytes, {length:,} when the checkpoint was written: rows are missing. "
+                "Put the file back, or start over with --fresh"
+            )
+        self._file.truncate(length)
+
+    @property
+    def length(self) -> int:
+        """In bytes."""
+        return self._file.seek(0, os.SEEK_END)
+
+    def add(self, row: Mapping[str, object]) -> None:
+        """Write a row."""
+        try:
+            self._file.write((json.dumps(row) + "\n").encode())
+            self._file.flush()
+        except OSError as error:
+            raise TrainingError(
+                f"{self.path}: cannot write a row: {error.strerror}. Checkpoints are as they were"
+            ) from error
+
+    def sync(self) -> None:
+        """Return when all rows are on the disk."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """No more rows."""
+        self._file.close()
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """All rows of a metrics file; a last line that was never finished is left out."""
+    rows = []
+    for line in path.read_bytes().splitlines(keepends=True):
+        if line.endswith(b"\n"):
+            rows.append(json.loads(line))
+    return rows
+
+
+class TimingFile:
+    """``timing.jsonl``: when each start of a run began, on what machine, and how fast it went."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("a", encoding="utf-8")
+
+    def add(self, **row: object) -> None:
+        """Write a row with the time."""
+        self._file.write(json.dumps({"time": round(time.time(), 3), **row}) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """No more rows."""
+        self._file.close()
+
+
+class Events:
+    """TensorBoard events, if asked for.
+
+    Args:
+        folder: to write to; None for no events.
+        step: events after this one are cut off.
+    """
+
+    def __init__(self, folder: Path | None, step: int) -> None:
+        self._writer = None
+        if folder is None:
+            return
+        try:
+            from torch.utils.tensorboard.writer import SummaryWriter
+        except ImportError:
+            raise TrainingError("run.tensorboard needs TensorBoard: pip install 'paircaps[tensorboard]'") from None
+        self._writer = SummaryWriter(str(folder), purge_step=step + 1 if step else None)
+
+    def add(self, kind: str, step: int, row: Mapping[str, object]) -> None:
+        """The numbers of a row as scalars."""
+        if self._writer is None:
+            return
+        for name, value in row.items():
+            if isinstance(value, float):
+                self._writer.add_scalar(f"{kind}/{name}", value, step)
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self._writer is not None:
+            self._writer.close()
