@@ -28,7 +28,7 @@ class Loss:
             for activations in 0..1 (dynamic, em) and for several labels, cross-entropy for the others (fm, pooling).
         label_smoothing: share of the cross entropy's target that is spread over all classes.
         over_classes: margin as a sum over classes (the paper's text) or their mean (its runs).
-        decoder: that redraws the input from the label's pose: none, deconv (the paper's) or dense (the first CapsNet's).
+        decoder: that redraws the input from the label's pose: none, deconv (the paper's) or dense (CapsNet's).
         decoder_weight: of the squared error of a drawing, summed over its pixels.
     """
 
@@ -53,7 +53,7 @@ class Loss:
 
 
 class Outcome(NamedTuple):
-    """Of a batch, summed over its images: ``loss`` to go backward from, the ``drawing`` part of it, and how many are ``right``."""
+    """Sums over the images of a batch: the ``loss``, the ``drawing`` part of it, and how many are ``right``."""
 
     loss: Tensor
     drawing: Tensor

@@ -166,9 +166,5 @@ def _line(seen: Prediction) -> str:
     ranked = sorted(seen.activations.items(), key=lambda item: -item[1])
     activations = "  ".join(f"{name} {value:.3f}" for name, value in ranked)
     line = f"{seen.name}: {seen.label}  ({activations})"
-    width = shutil.get_terminal_size((0, 0)).columns
-    return (
-        line
-        if not sys.stdout.isatty() or not width or len(line) <= width
-        else f"{seen.name}: {seen.label}\n  {activations}"
-    )
+    fits = not sys.stdout.isatty() or len(line) <= shutil.get_terminal_size().columns
+    return line if fits else f"{seen.name}: {seen.label}\n  {activations}"

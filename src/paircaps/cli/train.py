@@ -99,9 +99,10 @@ def _result_line(result: Result) -> str:
     state = "finished before" if result.resumed_at is None else "finished"
     chosen = trained["validation_accuracy"]
     validation = "" if chosen is None else f"validation {100 * chosen:.2f} %, "
+    test = f"test {100 * trained['test_accuracy']:.2f} % of {trained['test_images']:,} images of {trained['tested_on']}"
     return (
-        f"{result.folder}: {state} after {trained['steps']:,} steps; {validation}test {100 * trained['test_accuracy']:.2f} % "
-        f"of {trained['test_images']:,} images of {trained['tested_on']} (weights of step {trained['weights_of_step']:,})"
+        f"{result.folder}: {state} after {trained['steps']:,} steps; {validation}{test} "
+        f"(weights of step {trained['weights_of_step']:,})"
     )
 
 

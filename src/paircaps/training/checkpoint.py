@@ -106,7 +106,7 @@ def read(path: Path) -> Checkpoint:
             raise CheckpointError(f"{path}: damaged: the checksum of {name} is wrong")
     checkpoint = Checkpoint(contents[TENSORS], contents[FACTS])
     try:
-        checkpoint.tensors, checkpoint.facts  # noqa: B018 (that they can be read)
+        _ = checkpoint.tensors, checkpoint.facts  # that they can be read
     except (SafetensorError, ValueError) as error:
         raise CheckpointError(f"{path}: damaged: {error}") from None
     return checkpoint

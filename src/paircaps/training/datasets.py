@@ -24,8 +24,7 @@ from paircaps.data import (
 )
 from paircaps.data.randomness import permutation
 from paircaps.errors import RecipeError
-from paircaps.network import NetworkSpec, Preparation
-from paircaps.training.recipe import Augment, Data, Recipe
+from paircaps.training.recipe import Augment, Data
 
 _SECOND_LABEL, _ORIGINALS = "second_label", "originals"
 
@@ -116,27 +115,6 @@ def augmentation(settings: Augment) -> Augmentation | None:
     if settings.contrast != (1.0, 1.0):
         steps.append(Contrast(*settings.contrast))
     return Compose(*steps) if steps else None
-
-
-def network_spec(recipe: Recipe, dataset: ImageDataset) -> NetworkSpec:
-    """The network of a recipe for the images of a dataset."""
-    channels, height, width = dataset.shape
-    side = recipe.augment.crop_size
-    crop = (height, width) if side is None else (side, side)
-    arguments: dict[str, object] = {
-        "num_classes": len(dataset.classes),
-        "in_channels": channels,
-        "image_size": crop,
-        "routing": recipe.model.routing,
-        **recipe.model.options,
-    }
-    if recipe.model.routing_options:
-        arguments["routing_options"] = recipe.model.routing_options
-    try:
-        preparation = Preparation((height, width), crop, recipe.data.standardise)
-        return NetworkSpec(recipe.model.name, arguments, dataset.classes, preparation, recipe.loss.decoder)
-    except (TypeError, ValueError) as error:
-        raise RecipeError(f"augment.crop_size: {error}") from None
 
 
 def labels_per_image(dataset: ImageDataset) -> int:

@@ -24,11 +24,11 @@ class Display:
 
     def __init__(self, steps: int, done: int, batch_size: int, quiet: bool, stream: TextIO | None = None) -> None:
         self.steps, self.batch_size = steps, batch_size
-        self._stream = stream or sys.stderr
+        self._stream: TextIO | None = stream or sys.stderr  # none under `2>&-`
         self._quiet = quiet or self._stream is None
         self._begin, self._first = time.perf_counter(), done
         self._bar: tqdm | None = None
-        if not self._quiet and self._stream.isatty():
+        if not quiet and self._stream is not None and self._stream.isatty():
             self._bar = tqdm(
                 total=steps, initial=done, file=self._stream, dynamic_ncols=True, bar_format=_BAR, desc="step"
             )

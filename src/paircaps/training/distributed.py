@@ -30,7 +30,7 @@ PATIENCE = timedelta(minutes=10)
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among all of them.
+    """One process among all of them.
 
     Args:
         rank: its number.
@@ -169,7 +169,8 @@ class SyncedNorm(_BatchNorm):
 
     @torch.no_grad()
     def _keep(self, mean: Tensor, unbiased: Tensor) -> None:
-        assert self.running_mean is not None and self.running_var is not None
+        assert self.running_mean is not None
+        assert self.running_var is not None
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
         share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum

@@ -69,7 +69,7 @@ def evaluate(
     batch_size: int = 256,
     mirror: bool = False,
     processes: Processes | None = None,
-    channels_last: bool = False,
+    memory_format: torch.memory_format = torch.contiguous_format,
     between: Callable[[], None] | None = None,
 ) -> Evaluation:
     """Look at every image of a dataset once.
@@ -80,13 +80,13 @@ def evaluate(
         batch_size: images at a time.
         mirror: add the activations of each image and of its mirror image.
         processes: that share the work.
-        channels_last: memory format of the images.
+        memory_format: of the images.
         between: called before every batch; what it raises ends the evaluation.
     """
     processes = processes or Processes()
     tally = _Tally(len(dataset.classes))
     two_labels = False
-    for images, labels, originals in _batches(objective, dataset, batch_size, processes, channels_last):
+    for images, labels, originals in _batches(objective, dataset, batch_size, processes, memory_format):
         if between is not None:
             between()
         if not len(images):
@@ -107,7 +107,11 @@ def evaluate(
 
 
 def _batches(
-    objective: Objective, dataset: ImageDataset, batch_size: int, processes: Processes, channels_last: bool
+    objective: Objective,
+    dataset: ImageDataset,
+    batch_size: int,
+    processes: Processes,
+    memory_format: torch.memory_format,
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     size = -(-batch_size // processes.world_size) * processes.world_size
     loader = Loader(dataset, size, shuffle=False, rank=processes.rank, world_size=processes.world_size)
@@ -115,11 +119,7 @@ def _batches(
         labels, originals = targets(batch)
         images = objective.network.prepare(batch.images)
         originals = images if originals is batch.images else originals
-        yield images.contiguous(memory_format=_format(channels_last)), labels, originals
-
-
-def _format(channels_last: bool) -> torch.memory_format:
-    return torch.channels_last if channels_last else torch.contiguous_format
+        yield images.contiguous(memory_format=memory_format), labels, originals
 
 
 def _count(tally: _Tally, activation: Tensor, labels: Tensor, loss: float, error: float, loss_name: str) -> None:

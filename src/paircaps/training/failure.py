@@ -23,7 +23,7 @@ from paircaps.losses import Objective
 from paircaps.model_files import contiguous
 from paircaps.training import checkpoint
 from paircaps.training.folder import RunFolder
-from paircaps.training.state import State
+from paircaps.training.state import Counters
 from paircaps.training.step import NotFinite, Stepper
 
 _STATE, _BATCH, _FACTS = "state", "batch.safetensors", "failure.json"
@@ -58,15 +58,17 @@ class Replay:
         return not (torch.tensor([self.loss, self.gradient]).isfinite().all())
 
 
-def save_failure(folder: RunFolder, state: State, facts: dict[str, Any], batch: Batch, error: NotFinite) -> None:
+def save_failure(
+    folder: RunFolder, saved: checkpoint.Checkpoint, counters: Counters, batch: Batch, error: NotFinite
+) -> None:
     """Write down the state before the step, its whole batch, and what was seen."""
     shutil.rmtree(folder.failure, ignore_errors=True)
     folder.failure.mkdir()
-    checkpoint.write_state(folder.failure / _STATE, checkpoint.pack(state.tensors(), facts))
+    checkpoint.write_state(folder.failure / _STATE, saved)
     tensors = {"images": batch.images, "labels": batch.labels, "index": batch.index}
     tensors |= {f"{_EXTRA}{name}": value for name, value in batch.extras.items()}
     write_whole(folder.failure / _BATCH, tensors_to_bytes(contiguous(tensors)))
-    seen = {"step": state.counters.step + 1, "loss": str(error.loss), "gradient": str(error.gradient)}
+    seen = {"step": counters.step + 1, "loss": str(error.loss), "gradient": str(error.gradient)}
     write_whole(folder.failure / _FACTS, (json.dumps(seen, indent=2) + "\n").encode())
 
 
@@ -94,9 +96,9 @@ def retake(stepper: Stepper, batch: Batch, seen: dict[str, Any]) -> Replay:
     weights = [name for name, value in objective.named_parameters() if not value.isfinite().all()]
     with _watched(objective) as layers:
         objective.train()
-        loss, _, _ = stepper._forward_backward(batch, len(batch))
+        loss, _, _ = stepper.forward_backward(batch, len(batch))
     gradients = [name for name, p in objective.named_parameters() if p.grad is not None and not p.grad.isfinite().all()]
-    length = stepper._gradient_length() / stepper.state.counters.scale
+    length = stepper.gradient_length()
     return Replay(seen["step"], loss / len(batch), length, float(seen["loss"]), layers, weights, gradients)
 
 

@@ -122,6 +122,7 @@ def prepare(folder: RunFolder, recipe: Recipe, fresh: bool) -> None:
     Raises:
         TrainingError: if another recipe's run is here; the message shows where they differ.
     """
+    remove_partial(folder)
     if fresh:
         clear(folder)
     if folder.config.exists():
@@ -139,6 +140,13 @@ def prepare(folder: RunFolder, recipe: Recipe, fresh: bool) -> None:
             "--fresh removes them and starts over"
         )
     write_whole(folder.config, to_toml(recipe).encode())
+
+
+def remove_partial(folder: RunFolder) -> None:
+    """Remove files that a killed process was writing under a temporary name."""
+    for path in folder.everything():
+        for partial in folder.path.glob(f".{path.name}.*"):
+            partial.unlink(missing_ok=True)
 
 
 def clear(folder: RunFolder) -> None:

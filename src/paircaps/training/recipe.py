@@ -197,7 +197,7 @@ class Train:
         precision: fp32, bf16 or fp16 (both by autocast; fp16 scales its loss).
         compile: whether torch.compile is used.
         channels_last: keep images as (B, H, W, C) in memory, where convolutions are mostly faster.
-        ema: share of the old in a running average of the weights, 0.999 for instance, which is then evaluated; 0 for none.
+        ema: share of the old, as 0.999, in a running average of the weights, which is then evaluated; 0 for none.
         sync_norm: batch norm over all processes' images together, so that their number does not change a result.
         log_every: steps between two rows of metrics.jsonl.
     """

@@ -11,7 +11,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, fields, is_dataclass
+from dataclasses import asdict, fields
 from difflib import get_close_matches
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -172,7 +172,6 @@ def _values(recipe: Recipe) -> Iterator[tuple[str, object]]:
         if section == _HOW_NOT_WHAT:
             continue
         part = getattr(recipe, section)
-        assert is_dataclass(part) and not isinstance(part, type)
         for key, value in asdict(part).items():
             yield f"{section}.{key}", json.loads(json.dumps(value))  # tuples and lists alike
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from paircaps.training.assemble import build_objective, choose_device, memory_format
 from paircaps.training.datasets import load_datasets
 from paircaps.training.distributed import Processes
 from paircaps.training.failure import Replay, read_failure, retake
 from paircaps.training.folder import RunFolder
-from paircaps.training.loop import build_objective, choose_device, memory_format
 from paircaps.training.optimiser import create_optimiser
 from paircaps.training.state import Counters, State
 from paircaps.training.step import Stepper
@@ -17,9 +17,9 @@ def replay(folder: RunFolder) -> Replay:
     seen, saved, batch = read_failure(folder)
     recipe = folder.read_recipe()
     device = choose_device(recipe.run)
-    objective = build_objective(recipe, load_datasets(recipe.data))
-    objective.to(device, memory_format=memory_format(recipe))  # pyright: ignore[reportCallIssue]
+    objective = build_objective(recipe, load_datasets(recipe.data), device)
     network = objective.network
     state = State(network, create_optimiser(recipe.optimiser, network), None, Counters())
     state.restore(saved.tensors, Counters.from_dict(saved.facts["counters"]))
-    return retake(Stepper(recipe, objective, state, Processes(), device), batch, seen)
+    stepper = Stepper(recipe, objective, state, Processes(), device, memory_format(recipe, objective))
+    return retake(stepper, batch, seen)

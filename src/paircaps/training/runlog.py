@@ -13,7 +13,7 @@ from paircaps.errors import TrainingError
 
 
 class MetricsFile:
-    """``metrics.jsonl``: one JSON object a line. A resume cuts off what came after its checkpoint, so no row comes twice.
+    """``metrics.jsonl``: a JSON object a line. A resume cuts off what came after its checkpoint: no row comes twice.
 
     Args:
         path: of the file.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-import sys
 import threading
 from types import FrameType, TracebackType
 
@@ -57,13 +57,6 @@ class StopSignals:
 def _leave(number: int) -> None:
     """End the process in the middle of a step; the checkpoints on disk are whole, whatever was being written."""
     text = f"paircaps: stopped by {signal.Signals(number).name} in the middle of a step; the newest checkpoint stands\n"
-    try:
+    with contextlib.suppress(OSError):
         os.write(2, text.encode())
-    except OSError:
-        pass
-    if sys.stdout is not None:
-        try:
-            sys.stdout.flush()
-        except (OSError, ValueError):
-            pass
     os._exit(128 + number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import signal as signal_number
 from typing import Any
 
 import torch
@@ -45,17 +46,23 @@ class Stepper:
         state: that the steps change.
         processes: that take each step together.
         device: to compute on.
+        memory_format: of images.
     """
 
     def __init__(
-        self, recipe: Recipe, objective: Objective, state: State, processes: Processes, device: torch.device
+        self,
+        recipe: Recipe,
+        objective: Objective,
+        state: State,
+        processes: Processes,
+        device: torch.device,
+        memory_format: torch.memory_format,
     ) -> None:
         self.recipe, self.objective, self.state, self.processes = recipe, objective, state, processes
-        self.device = device
+        self.device, self.format = device, memory_format
         self.parameters = [p for p in objective.parameters() if p.requires_grad]
         module: Any = torch.compile(objective) if recipe.train.compile else objective
         self.module: nn.Module = processes.wrap(module, device)
-        self.format = torch.channels_last if recipe.train.channels_last else torch.contiguous_format
         if recipe.train.precision == "fp16" and state.counters.step == 0:
             state.counters.scale = FIRST_SCALE
 
@@ -69,22 +76,22 @@ class Stepper:
             stop: a signal that this process was sent, or 0.
 
         Returns:
-            what it came to over all processes, the length of the gradient, and the largest signal any was sent.
+            what it came to over all processes, the length of the gradient, and the signal that any was sent, or 0.
 
         Raises:
             NotFinite: before the update.
         """
         self.objective.train()
         self.state.optimiser.zero_grad()
-        loss, drawing, right = self._forward_backward(batch, images)
-        loss, drawing, right, stop = self.processes.sum([loss, drawing, right, stop])
-        gradient = self._gradient_length()
-        if self._update(loss, gradient / self.state.counters.scale, images, lr) and self.state.average is not None:
+        loss, drawing, right = self.forward_backward(batch, images)
+        loss, drawing, right, sent = self.processes.sum([loss, drawing, right, float(stop > 0)])
+        gradient = self.gradient_length()
+        if self._update(loss, gradient, images, lr) and self.state.average is not None:
             self.state.average.update(self.objective.network)
-        signal = round(stop / self.processes.world_size) if stop else 0
+        signal = (stop or signal_number.SIGTERM) if sent else 0  # another process was sent it: its start ends too
         return Sums(images, loss, drawing, round(right)), gradient, signal
 
-    def _forward_backward(self, batch: Batch, images: int) -> tuple[float, float, float]:
+    def forward_backward(self, batch: Batch, images: int) -> tuple[float, float, float]:
         """The sums of loss, of its drawing part, and of images that are right, over this process's share."""
         labels, originals = targets(batch)
         count = self.recipe.train.accumulate
@@ -115,9 +122,10 @@ class Stepper:
             return self.module.no_sync()
         return contextlib.nullcontext()
 
-    def _gradient_length(self) -> float:
+    def gradient_length(self) -> float:
+        """Of all weights together, with the scale of fp16 taken out."""
         gradients = [p.grad for p in self.parameters if p.grad is not None]
-        return float(nn.utils.get_total_norm(gradients))
+        return float(nn.utils.get_total_norm(gradients)) / self.state.counters.scale
 
     def _update(self, loss: float, gradient: float, images: int, lr: float) -> bool:
         """Change the weights; under fp16 an overflow lowers the scale instead. Whether they were changed."""
@@ -130,7 +138,9 @@ class Stepper:
             raise NotFinite(loss / images, gradient)
         factor = min(1.0, clip / (gradient + 1e-12)) if clip else 1.0
         if factor / counters.scale != 1.0:
-            torch._foreach_mul_([p.grad for p in self.parameters if p.grad is not None], factor / counters.scale)
+            for parameter in self.parameters:
+                if parameter.grad is not None:
+                    parameter.grad.mul_(factor / counters.scale)
         for group in self.state.optimiser.param_groups:
             group["lr"] = lr
         self.state.optimiser.step()

@@ -1,0 +1,115 @@
+"""From a recipe to the parts of a training: device, memory format, batches, network and loss."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from paircaps.data import ImageDataset, Loader
+from paircaps.errors import RecipeError
+from paircaps.losses import Objective
+from paircaps.network import Network, NetworkSpec, Preparation
+from paircaps.training.datasets import Datasets, augmentation, labels_per_image
+from paircaps.training.distributed import Processes
+from paircaps.training.recipe import Recipe, Run
+
+_LEAST_CHANNELS = 8
+"""Of a strided 1×1 convolution in channels_last on a CPU; with fewer, torch 2.13 writes past its memory (LOG.md)."""
+
+
+def choose_device(run: Run) -> torch.device:
+    """The device of a run; ``auto`` is the fastest there is."""
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    name = next(name for name, is_there in there.items() if is_there) if run.device == "auto" else run.device
+    if not there[name]:
+        have = ", ".join(device for device, is_there in there.items() if is_there)
+        raise RecipeError(f"run.device: this machine has no {name}, only {have}")
+    return torch.device(name)
+
+
+def memory_format(recipe: Recipe, module: nn.Module) -> torch.memory_format:
+    """How images and kernels lie in memory: channels last if the recipe says so and PyTorch can."""
+    risky = any(
+        isinstance(part, nn.Conv2d)
+        and part.kernel_size == (1, 1)
+        and part.stride != (1, 1)
+        and part.in_channels < _LEAST_CHANNELS
+        for part in module.modules()
+    )
+    return torch.channels_last if recipe.train.channels_last and not risky else torch.contiguous_format
+
+
+def build_objective(recipe: Recipe, datasets: Datasets, device: torch.device) -> Objective:
+    """The network of a recipe and its loss, on a device; its first weights depend on the seed alone."""
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(recipe.train.seed)
+            network = Network(network_spec(recipe, datasets.train))
+    except (TypeError, ValueError) as error:
+        raise RecipeError(f"model: {error}") from None
+    try:
+        objective = Objective(network, recipe.loss, labels_per_image(datasets.train))
+    except ValueError as error:
+        raise RecipeError(f"loss.name: {error}") from None
+    return objective.to(device, memory_format=memory_format(recipe, network))  # pyright: ignore[reportCallIssue]
+
+
+def network_spec(recipe: Recipe, dataset: ImageDataset) -> NetworkSpec:
+    """The network of a recipe for the images of a dataset."""
+    channels, height, width = dataset.shape
+    side = recipe.augment.crop_size
+    crop = (height, width) if side is None else (side, side)
+    arguments: dict[str, object] = {
+        "num_classes": len(dataset.classes),
+        "in_channels": channels,
+        "image_size": crop,
+        "routing": recipe.model.routing,
+        **recipe.model.options,
+    }
+    if recipe.model.routing_options:
+        arguments["routing_options"] = recipe.model.routing_options
+    try:
+        preparation = Preparation((height, width), crop, recipe.data.standardise)
+    except ValueError as error:
+        raise RecipeError(f"augment.crop_size: {error}") from None
+    return NetworkSpec(recipe.model.name, arguments, dataset.classes, preparation, recipe.loss.decoder)
+
+
+def training_loader(recipe: Recipe, datasets: Datasets, processes: Processes) -> Loader:
+    """Batches of the training images; a last one that is not full is left out, unless it is the only one."""
+    steps = augmentation(recipe.augment)
+    if steps is not None and datasets.train.drawn and recipe.loss.decoder != "none":
+        raise RecipeError("augment: these images are drawn beside their originals, which would not be augmented")
+    size = recipe.train.batch_size
+    if size % processes.world_size:
+        raise RecipeError(f"train.batch_size: {size} images cannot be shared by {processes.world_size} processes")
+    return Loader(
+        datasets.train,
+        size,
+        steps,
+        recipe.train.seed,
+        drop_last=len(datasets.train) >= size,
+        rank=processes.rank,
+        world_size=processes.world_size,
+    )
+
+
+def count_steps(recipe: Recipe, steps_per_epoch: int) -> int:
+    """Steps of a whole run: those of its epochs or its own number, whichever is less."""
+    epochs, steps = recipe.train.epochs, recipe.train.steps
+    return int(min(math.inf if epochs is None else epochs * steps_per_epoch, math.inf if steps is None else steps))
+
+
+def require_trainable(recipe: Recipe, objective: Objective, datasets: Datasets, processes: Processes) -> None:
+    """Batch norm has nothing to learn from one image, and says so late and in its own words."""
+    if not any(isinstance(part, _BatchNorm) for part in objective.modules()):
+        return
+    parts = recipe.train.accumulate * (1 if recipe.train.sync_norm else processes.world_size)
+    if min(recipe.train.batch_size, len(datasets.train)) // parts < 2:
+        raise RecipeError(
+            f"batch norm needs two images at a time: {len(datasets.train)} images to train on, train.batch_size "
+            f"{recipe.train.batch_size}, train.accumulate {recipe.train.accumulate}, {processes.world_size} processes"
+        )

@@ -1,0 +1,171 @@
+"""A run that is killed at any moment goes on to the very same end."""
+
+import json
+import random
+import shutil
+import signal
+import time
+
+import pytest
+from training.small import STEPS, checkpoints, command, results
+
+from paircaps.training import checkpoint
+
+
+@pytest.fixture(scope="module")
+def whole(nursery, tmp_path_factory):
+    """A run that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    code, said = nursery.run(*command(folder))
+    assert code == 0, said
+    return folder
+
+
+def unfinished(whole, folder):
+    """A copy of the run as it was before its model was saved."""
+    shutil.copytree(whole, folder)
+    (folder / "model.json").unlink()
+    (folder / "model.safetensors").unlink()
+    return folder
+
+
+def test_twenty_kills_at_random_moments_change_nothing(nursery, tmp_path):
+    long = ("--train.epochs", 15, "--run.checkpoint_every", 2)
+    code, said = nursery.run(*command(tmp_path / "whole", *long))
+    assert code == 0, said
+    moments, steps_seen, killed = random.Random(0), set(), 0
+    for _ in range(200):
+        child = nursery.start(*command(tmp_path / "run", *long))
+        if killed < 20:
+            time.sleep(moments.uniform(0.05, 0.6))
+            child.send(signal.SIGKILL)
+        code = child.wait(120)
+        assert code in (0, -signal.SIGKILL), child.said()
+        if code == 0:
+            break
+        killed += 1
+        steps_seen.update(checkpoint.steps(tmp_path / "run" / "checkpoints")[:1])
+    assert killed == 20
+    assert len(steps_seen) > 3  # it was killed in many places
+    assert results(tmp_path / "run") == results(tmp_path / "whole")
+
+
+def test_no_row_comes_twice(whole):
+    rows = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    assert [(row["kind"], row["step"]) for row in rows] == [
+        ("step", 3),
+        ("step", 6),
+        ("epoch", 8),
+        *(("step", step) for step in (9, 12, 15)),
+        ("epoch", STEPS),
+        ("test", STEPS),
+    ]
+
+
+def test_a_kill_at_every_rename_and_fsync_leaves_the_run_resumable(nursery, tmp_path):
+    short = ("--train.steps", 2, "--run.checkpoint_every", 1, "--train.log_every", 1, "--data.limit", 80)
+    code, said = nursery.run(*command(tmp_path / "whole", *short))
+    assert code == 0, said
+    expected = results(tmp_path / "whole")
+    for kill_at in range(1, 200):
+        folder = tmp_path / f"run-{kill_at}"
+        code, said = nursery.run(*command(folder, *short), kill_at=kill_at)
+        if code == 0:
+            break
+        assert code == -signal.SIGKILL, said
+        if any(name.startswith("step-") for name in checkpoints(folder)):
+            found, complaints = checkpoint.newest(folder / "checkpoints")
+            assert found is not None
+            assert not complaints
+        code, said = nursery.run(*command(folder, *short))
+        assert code == 0, said
+        assert results(folder) == expected
+        assert not [name for name in checkpoints(folder) if name.startswith(".")]
+        shutil.rmtree(folder)
+    assert kill_at > 30  # of so many fsyncs and renames
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [truncate, flip_a_bit, lambda path: path.unlink()])
+@pytest.mark.parametrize("name", ["state.safetensors", "state.json", "SHA256SUMS"])
+def test_a_damaged_newest_checkpoint_is_named_and_skipped(nursery, whole, tmp_path, damage, name):
+    folder = unfinished(whole, tmp_path / "run")
+    newest = folder / "checkpoints" / f"step-{STEPS:08d}"
+    damage(newest / name)
+    code, said = nursery.run(*command(folder))
+    assert code == 0, said
+    assert f"{newest}: damaged" in said
+    assert "going on from step 12" in said
+    assert results(folder) == results(whole)
+
+
+def test_when_all_are_damaged_nothing_starts_over_by_itself(nursery, whole, tmp_path):
+    folder = unfinished(whole, tmp_path / "run")
+    for place in (folder / "checkpoints").iterdir():
+        truncate(place / "state.safetensors")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    code, said = nursery.run(*command(folder))
+    assert code == 1
+    for place in (folder / "checkpoints").iterdir():
+        assert str(place) in said
+    assert "--fresh" in said
+    after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert after == before
+    code, said = nursery.run(*command(folder, "--fresh"))
+    assert code == 0, said
+    assert results(folder) == results(whole)
+
+
+def test_metrics_without_a_checkpoint_are_no_fresh_start(nursery, whole, tmp_path):
+    folder = unfinished(whole, tmp_path / "run")
+    shutil.rmtree(folder / "checkpoints")
+    code, said = nursery.run(*command(folder))
+    assert code == 1
+    assert "no checkpoint to go on from" in said
+
+
+def test_a_best_checkpoint_that_is_lost_is_said_and_the_last_is_taken(nursery, whole, tmp_path):
+    folder = unfinished(whole, tmp_path / "run")
+    flip_a_bit(folder / "checkpoints" / "step-00000008" / "state.safetensors")
+    code, said = nursery.run(*command(folder))
+    assert code == 0
+    assert "the best weights are lost" in said
+    assert json.loads((folder / "model.json").read_text())["trained"]["weights_of_step"] == STEPS
+
+
+def test_missing_rows_are_an_error(nursery, whole, tmp_path):
+    folder = unfinished(whole, tmp_path / "run")
+    (folder / "metrics.jsonl").write_text("")
+    code, said = nursery.run(*command(folder))
+    assert code == 1
+    assert "rows are missing" in said
+
+
+def test_a_finished_run_is_left_alone(nursery, whole):
+    before = results(whole)
+    code, said = nursery.run(*command(whole))
+    assert code == 0
+    assert "finished before after 16 steps" in said
+    assert results(whole) == before
+
+
+def test_other_images_are_refused(nursery, whole, tmp_path):
+    folder = unfinished(whole, tmp_path / "run")
+    facts = folder / "checkpoints" / f"step-{STEPS:08d}" / "state.json"
+    changed = json.loads(facts.read_text())
+    changed["data"]["train"] = 99
+    saved = checkpoint.read(facts.parent)
+    shutil.rmtree(facts.parent)
+    checkpoint.write(folder / "checkpoints", STEPS, checkpoint.pack(saved.tensors, changed))
+    code, said = nursery.run(*command(folder))
+    assert code == 1
+    assert "other images: 99 + 30" in said

@@ -1,0 +1,171 @@
+"""Signals, full disks, locked folders: a run stops in order, and says why."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+from training.small import checkpoints, command, results
+
+from paircaps.training import checkpoint
+
+LONG = ("--train.epochs", 500, "--run.checkpoint_every", 10_000)
+
+
+def started(nursery, folder, *more):
+    """A long training that has taken a few steps."""
+    child = nursery.start(*command(folder, *LONG, *more))
+    metrics = folder / "metrics.jsonl"
+    child.wait_for(lambda: metrics.exists() and metrics.stat().st_size)
+    return child
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_ends(nursery, tmp_path, number, code):
+    child = started(nursery, tmp_path / "run")
+    begin = time.monotonic()
+    child.send(number)
+    assert child.wait(10) == code
+    assert time.monotonic() - begin < 10
+    assert signal.Signals(number).name in child.said()
+    found, complaints = checkpoint.newest(tmp_path / "run" / "checkpoints")
+    assert not complaints
+    assert found.facts["counters"]["step"] >= 3
+
+
+def test_signals_by_the_dozen_corrupt_nothing(nursery, tmp_path):
+    nursery.run(*command(tmp_path / "whole"))
+    folder, stops = tmp_path / "run", 0
+    for _ in range(40):
+        child = nursery.start(*command(folder))
+        metrics = folder / "metrics.jsonl"
+        before = metrics.stat().st_size if metrics.exists() else 0
+        child.wait_for(lambda: child.wait_done() or (metrics.exists() and metrics.stat().st_size > before))
+        for _ in range(12):  # the first is heeded, the others come while it saves
+            if not child.wait_done():
+                child.send(signal.SIGINT)
+            time.sleep(0.004)
+        code = child.wait(20)
+        assert code in (0, 130), child.said()
+        stops += code == 130
+        if code == 0:
+            break
+    assert stops >= 2
+    assert results(folder) == results(tmp_path / "whole")
+
+
+def test_a_full_disk_leaves_the_checkpoint_before_it(nursery, tmp_path):
+    folder = tmp_path / "run"
+    nursery.run(*command(tmp_path / "whole"))
+    child = nursery.start(*command(folder))
+    child.wait_for(lambda: "step-00000004" in (checkpoints(folder) if (folder / "checkpoints").exists() else []))
+    child.send(signal.SIGKILL)
+    child.wait()
+    before = checkpoints(folder)
+    code, said = nursery.run(*command(folder), file_limit=5_000_000)
+    assert code == 1
+    assert "cannot write the checkpoint: File too large. Earlier checkpoints are as they were" in said
+    assert [name for name in checkpoints(folder) if not name.startswith(".")] == [
+        name for name in before if not name.startswith(".")
+    ]
+    code, said = nursery.run(*command(folder))
+    assert code == 0, said
+    assert results(folder) == results(tmp_path / "whole")
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_first_step(nursery, tmp_path):
+    folder = tmp_path / "locked"
+    folder.mkdir()
+    folder.chmod(0o555)
+    place = folder / "run" if os.geteuid() else "/proc/paircaps"  # root may write to the former
+    code, said = nursery.run(*command(place))
+    assert code == 1
+    assert f"{place}: cannot write to this folder" in said
+    assert "step" not in said
+    (tmp_path / "file").write_text("")
+    code, said = nursery.run(*command(tmp_path / "file"))
+    assert code == 1
+    assert "is a file; --out takes a folder" in said
+
+
+def test_two_trainings_in_one_folder(nursery, tmp_path):
+    first = started(nursery, tmp_path / "run")
+    code, said = nursery.run(*command(tmp_path / "run", *LONG))
+    assert code == 1
+    assert f"another training is writing to this folder, process {first.pid}" in said
+    first.send(signal.SIGKILL)  # a dead one's lock does not block
+    assert first.wait() == -signal.SIGKILL
+    second = nursery.start(*command(tmp_path / "run", *LONG))
+    second.wait_for(lambda: "going on from step" in second.said())
+    second.send(signal.SIGTERM)
+    assert second.wait(10) == 143
+
+
+def test_a_different_recipe_is_refused_and_the_difference_shown(nursery, tmp_path):
+    folder = tmp_path / "run"
+    code, _ = nursery.run(*command(folder, "--train.steps", 1))
+    assert code == 0
+    before = results(folder)
+    code, said = nursery.run(*command(folder, "--train.steps", 2, "--model.routing", "dynamic"))
+    assert code == 1
+    assert 'model.routing: "fm" there, "dynamic" asked for' in said
+    assert "train.steps: 1 there, 2 asked for" in said
+    assert "seed" not in said
+    assert results(folder) == before
+    code, _ = nursery.run(*command(folder, "--train.steps", 1, "--run.keep", 5))  # how, not what
+    assert code == 0
+    code, _ = nursery.run(*command(folder, "--train.steps", 2, "--model.routing", "dynamic", "--fresh"))
+    assert code == 0
+    assert json.loads((folder / "model.json").read_text())["arguments"]["routing"] == "dynamic"
+
+
+def test_a_folder_with_parts_of_a_run_is_not_taken_over(nursery, tmp_path):
+    (tmp_path / "metrics.jsonl").write_text("mine\n")
+    code, said = nursery.run(*command(tmp_path))
+    assert code == 1
+    assert "holds metrics.jsonl but no config.toml" in said
+    assert (tmp_path / "metrics.jsonl").read_text() == "mine\n"
+
+
+def test_fresh_removes_a_run_and_nothing_else(nursery, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    nursery.run(*command(tmp_path, "--train.steps", 1))
+    code, _ = nursery.run(*command(tmp_path, "--train.steps", 1, "--train.seed", 1, "--fresh"))
+    assert code == 0
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_loss_that_is_not_finite_stops_before_the_update(nursery, tmp_path, precision):
+    folder = tmp_path / "run"
+    wild = ("--optimiser.lr", 1e38, "--optimiser.name", "sgd", "--schedule.name", "constant")
+    wild += ("--train.precision", precision, "--run.checkpoint_every", 1)
+    code, said = nursery.run(*command(folder, *wild))
+    assert code == 1
+    assert "is not finite" in said
+    assert f"paircaps replay {folder}" in said
+    step = int(said.split("stopped before step ")[1].split()[0])
+    found, _ = checkpoint.newest(folder / "checkpoints")
+    assert found.facts["counters"]["step"] == step - 1  # nothing was updated
+    assert not (folder / "model.json").exists()
+
+    code, shown = nursery.run("replay", folder, "--json")
+    assert code == 0
+    shown = json.loads(shown)
+    assert shown["step"] == step
+    assert shown["shown_again"]
+    assert shown["loss"] == shown["reported_loss"]
+    assert shown["layers"]
+    assert shown["gradients"]
+
+    code, again = nursery.run(*command(folder, *wild))  # the same step, the same words
+    assert code == 1
+    assert f"stopped before step {step}" in again
+
+
+def test_nothing_to_replay(nursery, tmp_path):
+    code, said = nursery.run("replay", tmp_path)
+    assert code == 1
+    assert "nothing to replay" in said
+    assert nursery.run("replay", tmp_path / "nowhere")[0] == 1
