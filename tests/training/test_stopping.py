@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import time
+from functools import partial
 
 import pytest
 from training.small import checkpoints, command, results
@@ -19,6 +20,14 @@ def started(nursery, folder, *more):
     metrics = folder / "metrics.jsonl"
     child.wait_for(lambda: metrics.exists() and metrics.stat().st_size)
     return child
+
+
+def size_of(path):
+    return path.stat().st_size if path.exists() else 0
+
+
+def ended_or_grown(child, path, size):
+    return child.wait_done() or size_of(path) > size
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -39,9 +48,7 @@ def test_signals_by_the_dozen_corrupt_nothing(nursery, tmp_path):
     folder, stops = tmp_path / "run", 0
     for _ in range(40):
         child = nursery.start(*command(folder))
-        metrics = folder / "metrics.jsonl"
-        before = metrics.stat().st_size if metrics.exists() else 0
-        child.wait_for(lambda: child.wait_done() or (metrics.exists() and metrics.stat().st_size > before))
+        child.wait_for(partial(ended_or_grown, child, folder / "metrics.jsonl", size_of(folder / "metrics.jsonl")))
         for _ in range(12):  # the first is heeded, the others come while it saves
             if not child.wait_done():
                 child.send(signal.SIGINT)

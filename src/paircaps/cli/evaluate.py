@@ -97,8 +97,8 @@ def _require_fitting(network: Network, dataset: ImageDataset) -> None:
     if channels != network.model.in_channels or (height, width) not in (wanted.size, wanted.crop):
         size = "×".join(map(str, (*wanted.size, network.model.in_channels)))
         raise PaircapsError(
-            f"{dataset!r}: its images are of another shape than the network's, {size}; a dataset that can be made or read "
-            f"in that size takes --option image_size={wanted.size[0]}"
+            f"{dataset!r}: its images are of another shape than the network's, {size}; a dataset that can be made or "
+            f"read in that size takes --option image_size={wanted.size[0]}"
         )
     if dataset.classes != network.classes:
         raise PaircapsError(

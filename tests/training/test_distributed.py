@@ -1,0 +1,110 @@
+"""Two processes compute what one does, and when one dies all end and the next start goes on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from training.small import command
+
+from paircaps.training import checkpoint
+
+
+def torchrun(folder, *more):
+    """The same command in two processes, as a group that can be ended whole."""
+    words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"]
+    words += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "-m", "paircaps"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [*words, *command(folder, *more)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def end(process):
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.communicate()
+
+
+def rows(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_two_processes_follow_one_to_float_error(nursery, tmp_path):
+    """Batch norm and gradients go over the images of both. SGD, for Adam turns rounding of tiny gradients into steps."""
+    sgd = ("--optimiser.name", "sgd", "--optimiser.lr", 0.02)
+    process = torchrun(tmp_path / "two", *sgd)
+    try:
+        said, _ = process.communicate(timeout=150)
+    finally:
+        end(process)
+    assert process.returncode == 0, said
+    code, said = nursery.run(*command(tmp_path / "one", *sgd))
+    assert code == 0, said
+    for two, one in zip(rows(tmp_path / "two"), rows(tmp_path / "one"), strict=True):
+        assert two["kind"] == one["kind"]
+        for name in {"loss", "train_loss", "validation_loss", "lr"} & one.keys():
+            assert two[name] == pytest.approx(one[name], rel=1e-5), (two, one)
+    two, one = (checkpoint.newest(tmp_path / name / "checkpoints")[0].tensors for name in ("two", "one"))
+    assert two.keys() == one.keys()
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, rtol=1e-2, atol=1e-3)
+
+
+def test_a_killed_rank_ends_all_and_the_next_start_goes_on(tmp_path):
+    folder = tmp_path / "run"
+    process = torchrun(folder, "--train.epochs", "300")
+    try:
+        wait_until(lambda: checkpoint.steps(folder / "checkpoints")[:1] >= [4], process)
+        victims = children(process.pid)
+        assert len(victims) == 2
+        os.kill(victims[1], signal.SIGKILL)
+        begin = time.monotonic()
+        said, _ = process.communicate(timeout=30)
+        assert time.monotonic() - begin < 30
+        assert process.returncode != 0
+        assert not any(alive(pid) for pid in victims)
+        step = checkpoint.steps(folder / "checkpoints")[0]
+
+        process = torchrun(folder, "--train.epochs", "300")
+        wait_until(lambda: checkpoint.steps(folder / "checkpoints")[0] > step, process)
+        for pid in children(process.pid):
+            os.kill(pid, signal.SIGTERM)
+        said, _ = process.communicate(timeout=30)
+        assert f"going on from step {step}" in said
+        assert "stopped by SIGTERM at step" in said
+    finally:
+        end(process)
+
+
+def wait_until(sign, process, timeout=90):
+    stop = time.monotonic() + timeout
+    while not sign():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < stop
+        time.sleep(0.02)
+
+
+def children(pid):
+    """Processes that another one started, the oldest first."""
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
