@@ -1,5 +1,6 @@
 """Two processes compute what one does, and when one dies all end and the next start goes on."""
 
+import contextlib
 import json
 import os
 import signal
@@ -30,10 +31,8 @@ def torchrun(folder, *more):
 
 
 def end(process):
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.communicate()
 
 
@@ -42,7 +41,7 @@ def rows(folder):
 
 
 def test_two_processes_follow_one_to_float_error(nursery, tmp_path):
-    """Batch norm and gradients go over the images of both. SGD, for Adam turns rounding of tiny gradients into steps."""
+    """Batch norm and gradients go over the images of both. With SGD, for Adam makes steps of rounding errors."""
     sgd = ("--optimiser.name", "sgd", "--optimiser.lr", 0.02)
     process = torchrun(tmp_path / "two", *sgd)
     try:

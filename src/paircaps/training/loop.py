@@ -27,7 +27,7 @@ from paircaps.training.assemble import (
     require_trainable,
     training_loader,
 )
-from paircaps.training.datasets import load_datasets
+from paircaps.training.datasets import Datasets, load_datasets
 from paircaps.training.display import Display
 from paircaps.training.distributed import Processes, is_lost_peer, joined_processes, synchronise_norms
 from paircaps.training.evaluation import Evaluation
@@ -109,13 +109,20 @@ class Training:
         processes: that train together.
         device: to compute on.
         quiet: show no progress.
+        datasets: other images than the recipe's.
     """
 
     def __init__(
-        self, recipe: Recipe, folder: RunFolder, processes: Processes, device: torch.device, quiet: bool
+        self,
+        recipe: Recipe,
+        folder: RunFolder,
+        processes: Processes,
+        device: torch.device,
+        quiet: bool,
+        datasets: Datasets | None = None,
     ) -> None:
         self.recipe, self.folder, self.processes, self.quiet = recipe, folder, processes, quiet
-        self.datasets = load_datasets(recipe.data).to(device)
+        self.datasets = (datasets or load_datasets(recipe.data)).to(device)
         self.loader = training_loader(recipe, self.datasets, processes)
         self.steps = count_steps(recipe, len(self.loader))
         self.stop = StopSignals()
@@ -140,8 +147,8 @@ class Training:
         """Train to the end."""
         with ExitStack() as stack:
             stack.enter_context(self.stop)
-            self._open_logs(stack)
-            signal, batches = 0, self._batches()
+            self.open_logs(stack)
+            signal, batches = 0, self.batches()
             while True:
                 if signal:
                     self._save_and_stop(signal)
@@ -151,16 +158,16 @@ class Training:
                     self.keeper.save(self.metrics)
                 if self.state.counters.step == self.steps:
                     return Result(self.folder.path, self._finish(), self.resumed_at or 0)
-                signal = self._step(next(batches))
+                signal = self.step(next(batches))
 
-    def _batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[Batch]:
         """The share that this process has of every batch still to come."""
         epoch, start = divmod(self.state.counters.step, len(self.loader))
         while True:
             yield from self.loader.epoch(epoch, start)
             epoch, start = epoch + 1, 0
 
-    def _step(self, batch: Batch) -> int:
+    def step(self, batch: Batch) -> int:
         """One step and its log; the signal that some process was sent, or 0."""
         counters, recipe = self.state.counters, self.recipe
         epoch, place = divmod(counters.step, len(self.loader))
@@ -258,7 +265,8 @@ class Training:
 
     # --- logs ----------------------------------------------------------------------------------------------------
 
-    def _open_logs(self, stack: ExitStack) -> None:
+    def open_logs(self, stack: ExitStack) -> None:
+        """Open what is written and shown, until the stack is closed."""
         counters, first = self.state.counters, self.processes.first
         events = self.folder.events if first and self.recipe.run.tensorboard else None
         self.events = stack.enter_context(closing(Events(events, counters.step)))

@@ -1,0 +1,175 @@
+"""How fast training goes, and how much of its time is the loop's own.
+
+For every recipe the whole loop (batches made and augmented, forward, backward, the check that all is finite, the update,
+metrics, logs) is timed beside bare forward, backward and update on one batch that lies ready, some steps of each in turn.
+Where a dataset is not here, another takes its place that costs the same: noise for a stored one, glyphs for digits.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from paircaps.bench.timing import Timing, interleaved
+from paircaps.data import DataError, ImageDataset, Info, StoredDataset
+from paircaps.data.cards import CARDS
+from paircaps.errors import TrainingError
+from paircaps.experiments.recipes import list_recipes, load_recipe
+from paircaps.machine import describe_machine, machine_line
+from paircaps.training.assemble import build_objective, choose_device, memory_format, training_loader
+from paircaps.training.datasets import Datasets, hold_back, open_dataset, targets
+from paircaps.training.distributed import Processes
+from paircaps.training.folder import RunFolder, locked_folder
+from paircaps.training.loop import Training
+from paircaps.training.optimiser import create_optimiser
+from paircaps.training.recipe import Data, Recipe
+
+GOAL = 0.97
+"""Of the bare speed, which the whole loop must reach."""
+
+_NOISE_IMAGES = 2048
+
+
+def bench_train(names: list[str] | None = None, repeats: int = 9, seconds: float = 1.0) -> dict[str, object]:
+    """Images a second of recipes, and the share of the bare speed that their loop reaches.
+
+    Args:
+        names: of recipes; all that come with the package without it.
+        repeats: of each case.
+        seconds: that a repeat takes, more or less.
+    """
+    rows = [_bench_recipe(name, repeats, seconds) for name in names or list_recipes()]
+    return {"repeats": repeats, "seconds": seconds, "goal": GOAL, "rows": rows, "machine": describe_machine()}
+
+
+def _bench_recipe(name: str, repeats: int, seconds: float) -> dict[str, object]:
+    recipe = load_recipe(name)
+    datasets, source = stand_in_datasets(recipe.data)
+    with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
+        folder = stack.enter_context(locked_folder(Path(place)))
+        training = Training(recipe, folder, Processes(), choose_device(recipe.run), quiet=True, datasets=datasets)
+        training.open_logs(stack)
+        bare = _bare_step(recipe, datasets)
+        steps = _steps_in(bare, seconds)
+        timings = interleaved(
+            {"loop": _times(_loop_step(training), steps), "bare": _times(bare, steps)}, repeats, warm_up=1
+        )
+        checkpoint = _checkpoint_seconds(training, folder)
+    images = steps * recipe.train.batch_size
+    loop, alone = timings["loop"], timings["bare"]
+    return {
+        "recipe": name,
+        "data": source,
+        "batch_size": recipe.train.batch_size,
+        "steps": steps,
+        **_rates(loop, images),
+        "bare": images / alone.median,
+        "share": alone.median / loop.median,
+        "checkpoint_seconds": checkpoint,
+    }
+
+
+def _rates(timing: Timing, images: int) -> dict[str, float]:
+    return {"median": images / timing.median, "low": images / timing.high, "high": images / timing.low}
+
+
+def stand_in_datasets(settings: Data) -> tuple[Datasets, str]:
+    """The images of a recipe without a download, or others that cost the same; and which."""
+    try:
+        options = {**settings.options, "download": False} if settings.name in CARDS else settings.options
+        whole: ImageDataset = open_dataset(settings.name, "train", settings.folder, options)
+        source = "the real files" if CARDS[settings.name].files else "made"
+    except DataError:
+        whole, source = _stand_in(settings)
+    train, validation = hold_back(whole, settings.validation, settings.seed)
+    return Datasets(train, validation, whole), source
+
+
+def _stand_in(settings: Data) -> tuple[ImageDataset, str]:
+    card = CARDS[settings.name]
+    if card.base is not None:
+        name = settings.name.replace("mnist", "glyphs")
+        return open_dataset(name, "train", "", settings.options), name
+    side = settings.options.get("image_size", card.shape[-1])
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (_NOISE_IMAGES, card.shape[0], side, side), dtype=torch.uint8, generator=generator)  # pyright: ignore
+    labels = torch.randint(len(card.classes), (_NOISE_IMAGES,), generator=generator)
+    return StoredDataset(Info(card.name, "train", card.classes, "noise"), images, labels), "noise of the same shape"
+
+
+def _loop_step(training: Training) -> Callable[[], None]:
+    batches = training.batches()
+
+    def step() -> None:
+        training.step(next(batches))
+
+    return step
+
+
+def _bare_step(recipe: Recipe, datasets: Datasets) -> Callable[[], None]:
+    """Forward, backward and update on one batch that lies ready, and nothing else."""
+    if recipe.train.precision != "fp32" or recipe.train.accumulate > 1 or recipe.train.ema:
+        raise TrainingError("the bare step is fp32, without accumulation and average")
+    device = choose_device(recipe.run)
+    objective = build_objective(recipe, datasets, device)
+    optimiser = create_optimiser(recipe.optimiser, objective)
+    batch = training_loader(recipe, datasets, Processes()).batch(0, 0)
+    batch = replace(batch, images=batch.images.contiguous(memory_format=memory_format(recipe, objective)))
+    labels, originals = targets(batch)
+
+    def step() -> None:
+        optimiser.zero_grad()
+        (objective(batch.images, labels, originals).loss / len(batch)).backward()
+        optimiser.step()
+
+    return step
+
+
+def _steps_in(step: Callable[[], None], seconds: float) -> int:
+    step()
+    begin = time.perf_counter()
+    step()
+    return max(1, round(seconds / (time.perf_counter() - begin)))
+
+
+def _times(step: Callable[[], None], count: int) -> Callable[[], None]:
+    def run() -> None:
+        for _ in range(count):
+            step()
+
+    return run
+
+
+def _checkpoint_seconds(training: Training, folder: RunFolder) -> float:
+    begin = time.perf_counter()
+    training.keeper.save(training.metrics)
+    return time.perf_counter() - begin
+
+
+def as_markdown(result: dict) -> str:
+    """The result as a table."""
+    lines = [
+        "# How fast training goes",
+        "",
+        f"`paircaps bench train --repeats {result['repeats']} --seconds {result['seconds']:g}`",
+        "",
+        "Images a second of the whole loop, with quartiles, beside bare forward, backward and update on a batch that "
+        f"lies ready; {result['repeats']} interleaved repeats of some steps each, medians. The loop's share of the bare "
+        f"speed should be {100 * result['goal']:.0f} % or more. A checkpoint is written every 500 steps. {machine_line()}.",
+        "",
+        "| recipe | batch | images a second | quartiles | bare | loop / bare | a checkpoint | data |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in result["rows"]:
+        spread = f"{row['low']:,.0f} to {row['high']:,.0f}"
+        lines.append(
+            f"| {row['recipe']} | {row['batch_size']} | {row['median']:,.0f} | {spread} | "
+            f"{row['bare']:,.0f} | {100 * row['share']:.1f} % | {row['checkpoint_seconds']:.2f} s | {row['data']} |"
+        )
+    return "\n".join(lines) + "\n"
