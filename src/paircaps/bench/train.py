@@ -1,7 +1,8 @@
 """How fast training goes, and how much of its time is the loop's own.
 
-For every recipe the whole loop (batches made and augmented, forward, backward, the check that all is finite, the update,
-metrics, logs) is timed beside bare forward, backward and update on one batch that lies ready, some steps of each in turn.
+For every recipe the whole loop (batches made and augmented, forward, backward, the check that all is finite, the
+update, metrics, logs) is timed beside bare forward, backward and update on one batch that lies ready, some steps of
+each in turn.
 Where a dataset is not here, another takes its place that costs the same: noise for a stored one, glyphs for digits.
 """
 
@@ -88,7 +89,7 @@ def stand_in_datasets(settings: Data) -> tuple[Datasets, str]:
     except DataError:
         whole, source = _stand_in(settings)
     train, validation = hold_back(whole, settings.validation, settings.seed)
-    return Datasets(train, validation, whole), source
+    return Datasets(train.kept(), validation, whole), source
 
 
 def _stand_in(settings: Data) -> tuple[ImageDataset, str]:
@@ -159,9 +160,10 @@ def as_markdown(result: dict) -> str:
         "",
         f"`paircaps bench train --repeats {result['repeats']} --seconds {result['seconds']:g}`",
         "",
-        "Images a second of the whole loop, with quartiles, beside bare forward, backward and update on a batch that "
+        "Images a second of the whole loop, with quartiles, beside bare forward, backward and update on one batch that "
         f"lies ready; {result['repeats']} interleaved repeats of some steps each, medians. The loop's share of the bare "
-        f"speed should be {100 * result['goal']:.0f} % or more. A checkpoint is written every 500 steps. {machine_line()}.",
+        f"speed should be {100 * result['goal']:.0f} % or more. A checkpoint is written every 500 steps. "
+        f"{machine_line()}.",
         "",
         "| recipe | batch | images a second | quartiles | bare | loop / bare | a checkpoint | data |",
         "|---|---|---|---|---|---|---|---|",

@@ -23,6 +23,7 @@ from paircaps.data.errors import DataError
 from paircaps.data.randomness import permutation
 
 _CHUNK_PIXELS = 1 << 22  # drawn at a time where all images are wanted
+_KEPT_MOST = 1 << 30  # bytes
 
 
 Indices = Tensor | Sequence[int]
@@ -164,6 +165,17 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
             return self
         return self.subset(permutation(seed, 0, len(self), "limit")[:count].sort().values)
 
+    @property
+    def changes(self) -> bool:
+        """Whether an image is another one in another epoch."""
+        return False
+
+    def kept(self) -> ImageDataset:
+        """The same images, each drawn once and then kept, if they never change and take no more than 1 GiB."""
+        if self.changes or self.drawn or len(self) * math.prod(self.shape) > _KEPT_MOST:
+            return self
+        return StoredDataset(self.info, self.images, self.labels, self.extras)
+
     def chunks(self) -> tuple[Tensor, ...]:
         """All indices, as many at a time as make a batch of a few megabytes."""
         return torch.arange(len(self)).split(max(1, _CHUNK_PIXELS // math.prod(self.shape)))
@@ -221,6 +233,10 @@ class StoredDataset(ImageDataset):
     def __len__(self) -> int:
         return len(self._images)
 
+    def kept(self) -> StoredDataset:
+        """Itself."""
+        return self
+
     @property
     def images(self) -> Tensor:
         """All images, (N, C, H, W) in uint8."""
@@ -260,6 +276,11 @@ class Subset(ImageDataset):
 
     def __len__(self) -> int:
         return len(self.index)
+
+    @property
+    def changes(self) -> bool:
+        """As the parent's do."""
+        return self.parent.changes
 
     def facts(self, index: Indices, epoch: int = 0) -> Mapping[str, Tensor]:
         """Labels and extras of an index."""

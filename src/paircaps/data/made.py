@@ -96,6 +96,11 @@ class MadeDataset(ImageDataset):
     def __len__(self) -> int:
         return self._length
 
+    @property
+    def changes(self) -> bool:
+        """Whether images are drawn anew in every epoch."""
+        return self.fresh
+
     def facts(self, index: Indices, epoch: int = 0) -> Plan:
         """Labels and extras of an index, without drawing."""
         index = as_index(index, len(self))

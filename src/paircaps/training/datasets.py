@@ -73,7 +73,8 @@ def load_datasets(settings: Data) -> Datasets:
             f"data.test: {test!r} has classes {', '.join(test.classes)}; {whole!r} has {', '.join(whole.classes)}"
         )
     train, validation = hold_back(whole, settings.validation, settings.seed)
-    return Datasets(train, validation, test.limit(settings.limit, settings.seed))
+    validation = None if validation is None else validation.kept()
+    return Datasets(train.kept(), validation, test.limit(settings.limit, settings.seed))
 
 
 def open_dataset(name: str, split: str, folder: str, options: dict[str, object]) -> ImageDataset:
