@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: demo test lint format clean
 
 demo: $(VENV)/.installed
-	$(BIN)/python examples/demo.py
+	$(BIN)/paircaps demo
 
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,6 @@ from paircaps.bench.timing import Timing, interleaved
 from paircaps.data import DataError, ImageDataset, Info, StoredDataset
 from paircaps.data.cards import CARDS
 from paircaps.errors import TrainingError
-from paircaps.experiments.recipes import list_recipes, load_recipe
 from paircaps.machine import describe_machine, machine_line
 from paircaps.training.assemble import build_objective, choose_device, memory_format, training_loader
 from paircaps.training.datasets import Datasets, hold_back, open_dataset, targets
@@ -37,20 +36,19 @@ GOAL = 0.97
 _NOISE_IMAGES = 2048
 
 
-def bench_train(names: list[str] | None = None, repeats: int = 9, seconds: float = 1.0) -> dict[str, object]:
+def bench_train(recipes: Mapping[str, Recipe], repeats: int = 9, seconds: float = 1.0) -> dict[str, object]:
     """Images a second of recipes, and the share of the bare speed that their loop reaches.
 
     Args:
-        names: of recipes; all that come with the package without it.
+        recipes: by name.
         repeats: of each case.
         seconds: that a repeat takes, more or less.
     """
-    rows = [_bench_recipe(name, repeats, seconds) for name in names or list_recipes()]
+    rows = [_bench_recipe(name, recipe, repeats, seconds) for name, recipe in recipes.items()]
     return {"repeats": repeats, "seconds": seconds, "goal": GOAL, "rows": rows, "machine": describe_machine()}
 
 
-def _bench_recipe(name: str, repeats: int, seconds: float) -> dict[str, object]:
-    recipe = load_recipe(name)
+def _bench_recipe(name: str, recipe: Recipe, repeats: int, seconds: float) -> dict[str, object]:
     datasets, source = stand_in_datasets(recipe.data)
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         folder = stack.enter_context(locked_folder(Path(place)))
@@ -162,7 +160,7 @@ def as_markdown(result: dict) -> str:
         "",
         "Images a second of the whole loop, with quartiles, beside bare forward, backward and update on one batch that "
         f"lies ready; {result['repeats']} interleaved repeats of some steps each, medians. The loop's share of the bare "
-        f"speed should be {100 * result['goal']:.0f} % or more. A checkpoint is written every 500 steps. "
+        f"speed should be {100 * result['goal']:.0f} % or more. Checkpoints come every 500 steps. "
         f"{machine_line()}.",
         "",
         "| recipe | batch | images a second | quartiles | bare | loop / bare | a checkpoint | data |",

@@ -13,7 +13,7 @@ from paircaps._files import write_whole
 from paircaps.bench import data, train
 from paircaps.cli.arguments import data_folder, path, whole_number
 from paircaps.data.errors import DataError
-from paircaps.experiments.recipes import load_recipe
+from paircaps.experiments.recipes import list_recipes, load_recipe
 
 
 def add_commands(commands: Any) -> None:
@@ -49,10 +49,9 @@ def run_data(options: argparse.Namespace) -> int:
 def run_train(options: argparse.Namespace) -> int:
     """Time training."""
     _require_place(options.out)
-    for name in options.recipes:
-        load_recipe(name)  # a wrong name shows before the work
+    recipes = {name: load_recipe(name) for name in options.recipes or list_recipes()}
     print("timing the loop of every recipe, some 20 seconds each ...", file=sys.stderr)
-    result = train.bench_train(options.recipes or None, options.repeats, float(options.seconds))
+    result = train.bench_train(recipes, options.repeats, float(options.seconds))
     _show(result, train.as_markdown, options)
     return 0
 
