@@ -6,7 +6,7 @@ Trains resnet-caps-small (1,1,1 blocks) with one to six capsule layers for 90 st
 Markdown table: the mean loss of the last ten steps, and the accuracy on unseen digits after batch norm has settled.
 The better of two learning rates is the one whose loss is lower. DIR holds MNIST's four idx files, gzipped, of which
 the first 10,000 digits are trained on and the first 1,000 test digits tested; without it, the seven-segment digits of
-examples/segments.py are used.
+segments.py beside this file are used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+sys.path.insert(0, str(Path(__file__).parent))
 from segments import accuracy, segment_digits, settle, train
 
 import paircaps

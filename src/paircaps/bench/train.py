@@ -159,8 +159,8 @@ def as_markdown(result: dict) -> str:
         f"`paircaps bench train --repeats {result['repeats']} --seconds {result['seconds']:g}`",
         "",
         "Images a second of the whole loop, with quartiles, beside bare forward, backward and update on one batch that "
-        f"lies ready; {result['repeats']} interleaved repeats of some steps each, medians. The loop's share of the bare "
-        f"speed should be {100 * result['goal']:.0f} % or more. Checkpoints come every 500 steps. "
+        f"lies ready; {result['repeats']} interleaved repeats of some steps each, medians. The loop's share of the "
+        f"bare speed should be {100 * result['goal']:.0f} % or more. Checkpoints come every 500 steps. "
         f"{machine_line()}.",
         "",
         "| recipe | batch | images a second | quartiles | bare | loop / bare | a checkpoint | data |",

@@ -19,6 +19,7 @@ def add_commands(commands: Any) -> None:
         "--out", type=path, default=Path("paircaps-demo"), metavar="DIR", help="paircaps-demo unless told"
     )
     parser.add_argument("--steps", type=whole_number(1), help="of each training; 200 unless told")
+    parser.add_argument("--limit", type=whole_number(10), help="images of each split; all of them unless told")
     parser.add_argument("--seed", type=whole_number(0), default=0, help="of every training")
     parser.add_argument("--fresh", action="store_true", help="start over, where DIR holds an earlier demonstration")
     parser.add_argument("--quiet", action="store_true", help="show no progress, only the table")
@@ -29,7 +30,12 @@ def run(options: argparse.Namespace) -> int:
     """Train, test, compare."""
     try:
         table, files = run_demo(
-            options.out, steps=options.steps, seed=options.seed, fresh=options.fresh, quiet=options.quiet
+            options.out,
+            steps=options.steps,
+            limit=options.limit,
+            seed=options.seed,
+            fresh=options.fresh,
+            quiet=options.quiet,
         )
     except Stopped as stop:
         print(f"paircaps: {stop}", file=sys.stderr)

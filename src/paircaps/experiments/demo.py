@@ -64,20 +64,29 @@ class Row:
 
 
 def run_demo(
-    out: Path, *, steps: int | None = None, seed: int = 0, fresh: bool = False, quiet: bool = False
+    out: Path,
+    *,
+    steps: int | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    fresh: bool = False,
+    quiet: bool = False,
 ) -> tuple[str, list[Path]]:
     """Train all contenders, or go on with them; the table as text, and the files that were written.
 
     Args:
         out: a folder; each training has one in it.
         steps: of each training; those of the recipe without it.
+        limit: images of each split; all of them without it.
         seed: of every training.
         fresh: start over.
         quiet: show no progress.
     """
     recipes, networks, affine = {}, {}, {}
     for title, model in CONTENDERS.items():
-        overrides: dict[str, Any] = {"model": model, "train": {"seed": seed, **({"steps": steps} if steps else {})}}
+        overrides: dict[str, Any] = {"model": model, "train": {"seed": seed}, "data": {"limit": limit}}
+        if steps:
+            overrides["train"]["steps"] = steps
         recipes[title] = load_recipe("demo", overrides)
         result = train(recipes[title], out / title.replace(" ", "-").lower(), fresh=fresh, quiet=quiet)
         networks[title] = load(result.folder)
@@ -94,7 +103,8 @@ def run_demo(
 
 
 def _measure(recipes: Mapping[str, Recipe], networks: Mapping[str, Network], affine: Mapping[str, float]) -> list[Row]:
-    moved = load_dataset(next(iter(recipes.values())).data.name, "test")
+    settings = next(iter(recipes.values())).data
+    moved = load_dataset(settings.name, "test").limit(settings.limit, settings.seed)
     objectives = {title: Objective(network, Loss(decoder="deconv")) for title, network in networks.items()}
     seen = {title: evaluate(objective, moved).accuracy for title, objective in objectives.items()}
     passes = {title: _forward(objective, recipes[title], moved) for title, objective in objectives.items()}
@@ -151,7 +161,8 @@ def as_markdown(rows: list[Row], recipe: Recipe) -> str:
     lines += [
         "",
         f"{settings.steps} steps of {settings.batch_size} translated glyphs, seed {settings.seed}, with a decoder. "
-        "Accuracy on 2,000 test glyphs each; affine ones are never seen in training. Parameters without the decoder; "
+        f"Accuracy on {recipe.data.limit or 2000:,} test glyphs each; affine ones are never seen in training. "
+        "Parameters without the decoder; "
         f"seconds are medians of {_REPEATS} interleaved repeats. {machine_line()}.",
     ]
     return "\n".join(lines) + "\n"
@@ -172,7 +183,7 @@ def draw_reconstructions(networks: Mapping[str, Network], dataset: ImageDataset,
     axes = figure.subplots(len(strips), len(first), squeeze=False)
     for row, (title, strip) in zip(axes, strips.items(), strict=True):
         for column, (axis, image) in enumerate(zip(row, strip, strict=True)):
-            axis.imshow(image.squeeze(0), cmap="gray", vmin=0, vmax=1)
+            axis.imshow(image.squeeze(0).numpy(), cmap="gray", vmin=0, vmax=1)
             axis.set(xticks=[], yticks=[])
             if title in guesses:
                 _mark(

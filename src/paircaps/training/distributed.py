@@ -15,7 +15,6 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn.functional as differentiable
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -123,6 +122,22 @@ def is_lost_peer(error: RuntimeError) -> bool:
     return dist.is_initialized() and any(word in text for word in ("gloo", "nccl", "connection", "peer", "timed out"))
 
 
+class _Sum(torch.autograd.Function):
+    """A sum over all processes, through which gradients flow back: they are summed on their way too."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        value = value.clone()
+        dist.all_reduce(value)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        gradient = gradient.contiguous().clone()
+        dist.all_reduce(gradient)
+        return gradient
+
+
 class SyncedNorm(_BatchNorm):
     """Batch norm over the images of all processes, with the weights and statistics of another batch norm.
 
@@ -161,9 +176,9 @@ class SyncedNorm(_BatchNorm):
         over = [axis for axis in range(x.dim()) if axis != 1]
         count = x.new_tensor([x.numel() / self.num_features])
         dist.all_reduce(count)
-        mean = differentiable.all_reduce(x.sum(over)) / count
+        mean = _Sum.apply(x.sum(over)) / count
         shape = (1, -1, *([1] * (x.dim() - 2)))
-        variance = differentiable.all_reduce((x - mean.view(shape)).square().sum(over)) / count
+        variance = _Sum.apply((x - mean.view(shape)).square().sum(over)) / count
         self._keep(mean.detach(), variance.detach() * count / (count - 1).clamp_min(1))
         return mean, variance
 

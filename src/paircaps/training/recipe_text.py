@@ -151,7 +151,7 @@ def _toml_value(value: object) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, Mapping):
-        inner = ", ".join(f"{json.dumps(str(key))} = {_toml_value(item)}" for key, item in value.items())
+        inner = ", ".join(f"{_toml_value(str(key))} = {_toml_value(item)}" for key, item in value.items())
         return f"{{{inner}}}"
     if isinstance(value, Sequence):
         return f"[{', '.join(map(_toml_value, value))}]"

@@ -25,6 +25,7 @@ class MetricsFile:
         self._file = path.open("ab")
         there = self._file.seek(0, os.SEEK_END)
         if there < length:
+            self._file.close()
             raise TrainingError(
                 f"{path}: has {there:,} bytes, {length:,} when the checkpoint was written: rows are missing. "
                 "Put the file back, or start over with --fresh"

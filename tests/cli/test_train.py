@@ -1,0 +1,210 @@
+"""train, evaluate, predict, replay and demo, as a person types them."""
+
+import json
+import subprocess
+import sys
+import tomllib
+
+import pytest
+import torch
+from PIL import Image
+from training.small import WORDS, command
+
+import paircaps
+from paircaps.cli import main
+from paircaps.data import load_dataset
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(monkeypatch, tmp_path_factory):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*words):
+        try:
+            code = main([str(word) for word in words])
+        except SystemExit as stop:
+            code = stop.code
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    threads = torch.get_num_threads()
+    assert main(list(command(folder, "--quiet"))) == 0
+    torch.set_num_threads(threads)
+    return folder
+
+
+def test_what_a_run_leaves(trained):
+    names = {path.name for path in trained.iterdir() if not path.name.startswith(".")}
+    assert names == {"config.toml", "metrics.jsonl", "timing.jsonl", "checkpoints", "model.safetensors", "model.json"}
+    config = tomllib.loads((trained / "config.toml").read_text())
+    assert config["train"]["epochs"] == 2
+    assert config["loss"]["decoder_weight"] == 0.0005  # those not given too
+    facts = json.loads((trained / "model.json").read_text())
+    assert facts["model"] == "resnet-caps-small"
+    assert facts["arguments"]["routing"] == "fm"
+    assert facts["classes"] == list("0123456789")
+    assert facts["preparation"] == {"size": [28, 28], "crop": [12, 12], "standardise": False}
+    assert facts["trained"]["machine"]["torch"] == torch.__version__
+
+
+def test_load_gives_what_was_tested(trained, run):
+    code, out, _ = run("evaluate", trained, "--json")
+    seen = json.loads(out)
+    facts = json.loads((trained / "model.json").read_text())["trained"]
+    assert code == 0
+    assert seen["accuracy"] == facts["test_accuracy"]
+    assert seen["loss"] == pytest.approx(facts["test_loss"], rel=1e-5)
+    test = load_dataset("glyphs", "test").limit(300, 0)
+    assert (paircaps.load(trained).predict(test.images) == test.labels).double().mean().item() == seen["accuracy"]
+
+
+def test_a_quiet_run_says_its_result_alone(run, tmp_path):
+    code, out, err = run(*command(tmp_path / "run", "--train.steps", 1, "--quiet"))
+    assert (code, err) == (0, "")
+    assert "finished after 1 steps; validation" in out
+    code, out, err = run(*command(tmp_path / "run", "--train.steps", 1))
+    assert "finished before" in out
+
+
+def test_print_config_trains_nothing_and_is_a_recipe(run, tmp_path):
+    code, out, _ = run(*WORDS, "--print-config")
+    assert code == 0
+    (tmp_path / "mine.toml").write_text(out)
+    code, again, _ = run("train", tmp_path / "mine.toml", "--print-config")
+    assert again == out
+    assert list(tmp_path.iterdir()) == [tmp_path / "mine.toml"]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ([], "recipe"),
+        (["glyphs"], "--out DIR is missing"),
+        (["glyps", "--out", "x"], "did you mean 'glyphs'?"),
+        (["glyphs", "--train.epocs", "3"], "unknown key 'train.epocs'; did you mean 'train.epochs'?"),
+        (["glyphs", "--tarin.epochs", "3"], "unknown section in 'tarin.epochs'"),
+        (["glyphs", "--train.epochs", "three", "--out", "x"], "train.epochs must be a whole number or null, got three"),
+        (["glyphs", "--train.epochs"], "--train.epochs"),
+        (["glyphs", "--run.device", "tpu"], "run.device must be one of auto, cpu, cuda, mps, got tpu"),
+        (["glyphs", "--quick"], "--quick"),
+        (["glyphs", "more", "--out", "x"], "more"),
+        (["glyphs", "--data.name", "cats", "--out", "x"], "cats"),
+    ],
+)
+def test_a_wrong_command_line_is_said_in_words(run, monkeypatch, tmp_path, words, complaint):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run("train", *words)
+    assert code == 2
+    assert complaint in err
+    assert not out
+    assert not list(tmp_path.rglob("model.json"))
+
+
+def test_help_has_every_key(run):
+    code, out, _ = run("train", "--help")
+    assert code == 0
+    for key in ("--train.epochs", "--data.limit", "--model.routing", "--run.checkpoint_every", "--run.threads"):
+        assert key in out
+    assert "images of a step, of all processes together" in " ".join(out.split())
+
+
+def test_evaluate_in_words(trained, run):
+    code, out, _ = run("evaluate", trained, "--limit", 50)
+    assert code == 0
+    for word in ("accuracy  ", "loss  ", "calibration error", "drawing error", "class by class", "taken for"):
+        assert word in out
+
+
+def test_evaluate_on_other_data(trained, run):
+    code, out, _ = run(
+        "evaluate", trained, "--data", "affine-glyphs", "--option", "image_size=28", "--limit", 40, "--json"
+    )
+    assert code == 0
+    assert json.loads(out)["data"] == "affine-glyphs"
+    code, _, err = run("evaluate", trained, "--data", "affine-glyphs")
+    assert code == 1
+    assert "another shape" in err
+    assert "--option image_size=28" in err
+    code, _, err = run("evaluate", trained, "--data", "nothing")
+    assert code == 1
+    assert "unknown dataset 'nothing'" in err
+
+
+def test_evaluate_wants_the_same_classes(trained, run, tmp_path):
+    for split in ("train", "test"):
+        for name in ("cat", "dog"):
+            (tmp_path / split / name).mkdir(parents=True)
+            Image.new("L", (28, 28)).save(tmp_path / split / name / "one.png")
+    options = ("--option", "image_size=28", "--option", "channels=1")
+    code, _, err = run("evaluate", trained, "--data", tmp_path, *options)
+    assert code == 1
+    assert "its classes are cat, dog; the network knows 0, 1" in err
+
+
+def test_predict(trained, run, tmp_path):
+    Image.fromarray(load_dataset("glyphs", "test").images[0, 0].numpy()).save(tmp_path / "good.png")
+    (tmp_path / "bad.png").write_bytes(b"no picture")
+    code, out, err = run("predict", trained, tmp_path / "good.png")
+    assert code == 0
+    assert out.startswith(f"{tmp_path / 'good.png'}: ")
+    assert all(f"{digit} " in out for digit in range(10))
+    code, out, err = run("predict", trained, tmp_path, tmp_path / "none.png", "--json")
+    assert code == 1
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert [sorted(row) for row in rows] == [["error", "file"], ["activations", "class", "file"], ["error", "file"]]
+    code, out, err = run("predict", trained, tmp_path / "bad.png", tmp_path / "good.png")
+    assert code == 1
+    assert "bad.png: not a PNG" in err
+    assert "good.png" in out
+
+
+def test_predict_wants_a_trained_network(run, tmp_path):
+    code, _, err = run("predict", tmp_path, "x.png")
+    assert code == 1
+    assert "no trained model here" in err
+
+
+def test_the_module_is_the_command(tmp_path):
+    words = [sys.executable, "-m", "paircaps", *command(tmp_path / "run", "--train.steps", 1)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "step" in done.stderr
+    assert "\r" not in done.stderr  # no terminal, so no bar
+    assert "finished after 1 steps" in done.stdout
+
+
+def test_your_own_pictures(run, tmp_path):
+    for name, level in (("dark", 40), ("light", 200)):
+        (tmp_path / "pics" / name).mkdir(parents=True)
+        for number in range(12):
+            Image.new("RGB", (30, 20), (level, level, number)).save(tmp_path / "pics" / name / f"{number}.png")
+    words = [
+        "train",
+        "glyphs",
+        "--data.name",
+        f"{tmp_path}/pics",
+        "--data.options.image_size",
+        "16",
+        "--train.steps",
+        "2",
+    ]
+    words += ["--train.batch_size", "8", "--out", tmp_path / "run", "--quiet"]
+    code, _, err = run(*words)
+    assert code == 0, err
+    assert paircaps.load(tmp_path / "run").classes == ("dark", "light")
+    code, out, _ = run("predict", tmp_path / "run", tmp_path / "pics")
+    assert code == 0
+    assert len(out.splitlines()) == 24

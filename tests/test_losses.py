@@ -1,0 +1,84 @@
+import pytest
+import torch
+import torch.nn.functional as F
+
+from paircaps.functional import margin_loss
+from paircaps.losses import Loss, Objective, is_right
+from paircaps.network import Network, NetworkSpec, Preparation
+
+
+def network(routing="fm", decoder="none", size=16, **options):
+    arguments = {"num_classes": 4, "in_channels": 1, "image_size": size, "routing": routing, **options}
+    return Network(
+        NetworkSpec("resnet-caps-small", arguments, tuple("abcd"), Preparation((size, size), (size, size)), decoder)
+    )
+
+
+@pytest.mark.parametrize(
+    ("routing", "options", "labels", "expected"),
+    [
+        ("fm", {}, 1, "cross-entropy"),
+        ("fm", {"routing_options": {"activation": "squash"}}, 1, "margin"),
+        ("fm", {}, 2, "margin"),
+        ("dynamic", {}, 1, "margin"),
+        ("em", {}, 1, "margin"),
+    ],
+)
+def test_auto_takes_the_loss_that_fits_the_activations(routing, options, labels, expected):
+    assert Objective(network(routing, **options), Loss(), labels).loss_name == expected
+
+
+def test_cross_entropy_cannot_have_two_labels():
+    with pytest.raises(ValueError, match="cross-entropy needs one label an image, these have 2: use margin"):
+        Objective(network(), Loss("cross-entropy"), 2)
+
+
+def test_an_outcome_sums_over_images():
+    objective = Objective(network(decoder="dense"), Loss(label_smoothing=0.1, decoder_weight=0.25)).eval()
+    images, labels = torch.rand(5, 1, 16, 16), torch.tensor([0, 1, 2, 3, 0])
+    outcome = objective(images, labels, images)
+    capsules = objective.network(images)
+    drawn = objective.network.decoder(capsules, labels)
+    error = (drawn - images).square().sum()
+    alone = F.cross_entropy(capsules.activation, labels, reduction="sum", label_smoothing=0.1)
+    torch.testing.assert_close(outcome.loss, alone + 0.25 * error)
+    torch.testing.assert_close(outcome.drawing, 0.25 * error)
+    assert outcome.right == (capsules.activation.argmax(-1) == labels).sum()
+
+
+def test_two_labels_are_both_present():
+    objective = Objective(network("dynamic", decoder="dense"), Loss(decoder_weight=0.5), 2).eval()
+    images, labels = torch.rand(3, 1, 16, 16), torch.tensor([[0, 1], [2, 1], [3, 0]])
+    originals = torch.rand(3, 2, 1, 16, 16)
+    outcome = objective(images, labels, originals)
+    present = torch.tensor([[1, 1, 0, 0], [0, 1, 1, 0], [1, 0, 0, 1]])
+    capsules = objective.network(images)
+    error = (objective.network.decoder(capsules, labels) - originals).square().sum()
+    torch.testing.assert_close(outcome.loss, margin_loss(capsules.activation, present, "sum") + 0.5 * error)
+
+
+def test_over_classes_is_passed_on():
+    images, labels = torch.rand(3, 1, 16, 16), torch.tensor([0, 1, 2])
+    made = network("em").eval()
+    total, mean = (Objective(made, Loss(over_classes=over))(images, labels, images).loss for over in ("sum", "mean"))
+    torch.testing.assert_close(total, 4 * mean)
+
+
+def test_right_is_the_most_active_class_or_both_of_two():
+    activation = torch.tensor([[0.1, 0.9, 0.5], [0.1, 0.9, 0.5], [0.8, 0.1, 0.7]])
+    assert is_right(activation, torch.tensor([1, 2, 0])).tolist() == [True, False, True]
+    assert is_right(activation, torch.tensor([[2, 1], [0, 1], [0, 2]])).tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"name": "hinge"}, "name must be one of 'auto', 'cross-entropy', 'margin', got 'hinge'"),
+        ({"label_smoothing": 2}, "label_smoothing must be from 0 to 1, got 2"),
+        ({"decoder": "big"}, "decoder must be one of"),
+        ({"decoder_weight": float("nan")}, "decoder_weight must be"),
+    ],
+)
+def test_bad_values_are_refused(values, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        Loss(**values)

@@ -1,0 +1,133 @@
+import pytest
+import torch
+
+from paircaps.data import AffineWarp, Brightness, Contrast, Flip, RandomCrop, Translate, load_dataset
+from paircaps.errors import RecipeError
+from paircaps.experiments.recipes import load_recipe
+from paircaps.training.assemble import build_objective, count_steps, require_trainable, training_loader
+from paircaps.training.datasets import augmentation, hold_back, load_datasets
+from paircaps.training.distributed import Processes
+from paircaps.training.recipe import Augment, Data
+
+
+def test_what_is_held_back_is_not_trained_on_and_does_not_depend_on_the_training_seed():
+    glyphs = load_dataset("glyphs", length=100)
+    train, validation = hold_back(glyphs, 0.2, seed=0)
+    assert (len(train), len(validation)) == (80, 20)
+    assert sorted([*train.index.tolist(), *validation.index.tolist()]) == list(range(100))
+    again = hold_back(glyphs, 0.2, seed=0)[1]
+    assert again.index.equal(validation.index)
+    assert not hold_back(glyphs, 0.2, seed=1)[1].index.equal(validation.index)
+    assert hold_back(glyphs, 0.0, 0) == (glyphs, None)
+    with pytest.raises(RecipeError, match=r"0.9 of 1 images leaves none"):
+        hold_back(glyphs.limit(1), 0.9, 0)
+
+
+def test_a_limit_is_of_each_split():
+    datasets = load_datasets(Data("glyphs", limit=50, validation=0.1))
+    assert (len(datasets.train), len(datasets.validation), len(datasets.test)) == (45, 5, 50)
+    facts = datasets.facts()
+    assert (facts["train"], facts["validation"], facts["test"]) == (45, 5, 50)
+
+
+def test_images_that_never_change_are_kept_and_are_the_same():
+    kept = load_datasets(Data("glyphs", limit=40, validation=0.0)).train
+    drawn = load_dataset("glyphs").limit(40)
+    assert kept.kept() is kept
+    assert torch.equal(kept.batch([3, 1]).images, drawn.batch([3, 1]).images)
+    assert torch.equal(kept.pose, drawn.pose)
+    fresh = load_datasets(Data("translated-glyphs", options={"fresh": True}, limit=40, validation=0.0)).train
+    assert fresh.changes
+    assert not torch.equal(fresh.batch([3], 0).images, fresh.batch([3], 1).images)
+
+
+def test_the_test_set_can_be_another_one():
+    datasets = load_datasets(Data("translated-glyphs", test="affine-glyphs", options={"fresh": True}, limit=9))
+    assert datasets.test.info.name == "affine-glyphs"
+    assert not datasets.test.changes  # options are those of the training set
+    same = load_datasets(Data("glyphs", options={"seed": 5}, limit=9))
+    assert torch.equal(same.test.images, load_dataset("glyphs", "test", seed=5).limit(9).images)
+
+
+def test_a_test_set_of_other_classes_is_refused(tmp_path):
+    from PIL import Image
+
+    for split in ("train", "test"):
+        for name in ("cat", "dog"):
+            (tmp_path / split / name).mkdir(parents=True)
+            Image.new("L", (28, 28)).save(tmp_path / split / name / "one.png")
+    options = {"channels": 1, "image_size": 28}
+    with pytest.raises(RecipeError, match=r"data.test: .*cat, dog.*0, 1, 2"):
+        load_datasets(Data("glyphs", test=f"{tmp_path}/", test_options=options))
+
+
+@pytest.mark.parametrize("options", [{"colour": 1}, {"image_size": "big"}])
+def test_wrong_options_of_a_dataset_are_errors_of_the_recipe(options):
+    with pytest.raises(RecipeError, match="data: "):
+        load_datasets(Data("glyphs", options=options))
+
+
+def test_augmentation_in_its_order():
+    everything = Augment(10, (0.9, 1.1), 0.1, 2, 4, 20, True, 0.1, (0.5, 1.5))
+    kinds = [type(step) for step in augmentation(everything).steps]
+    assert kinds == [AffineWarp, Translate, RandomCrop, Flip, Brightness, Contrast]
+    assert augmentation(Augment()) is None
+    assert augmentation(Augment(flip=True)).steps == (Flip(),)
+
+
+def recipe(**overrides):
+    return load_recipe("glyphs", {"data": {"limit": 100}, **overrides})
+
+
+def test_steps_are_those_of_epochs_or_their_own_number_whichever_is_less():
+    assert count_steps(recipe(train={"epochs": 3}), 10) == 30
+    assert count_steps(recipe(train={"epochs": 3, "steps": 7}), 10) == 7
+    assert count_steps(load_recipe("table3", {"train": {"epochs": 2}}), 10) == 20
+
+
+def test_a_last_batch_that_is_not_full_is_left_out_unless_it_is_the_only_one():
+    few = recipe(train={"batch_size": 64})
+    loader = training_loader(few, load_datasets(few.data), Processes())
+    assert [len(batch) for batch in loader.epoch(0)] == [64]
+    only = recipe(train={"batch_size": 128})
+    loader = training_loader(only, load_datasets(only.data), Processes())
+    assert [len(batch) for batch in loader.epoch(0)] == [90]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "complaint"),
+    [
+        ({"train": {"batch_size": 1}}, "batch norm needs two images at a time"),
+        ({"train": {"batch_size": 4, "accumulate": 4}}, "batch norm needs two images at a time"),
+        ({"data": {"limit": 1, "validation": 0.0}}, "batch norm needs two images"),
+        ({"augment": {"crop_size": 40}}, r"augment.crop_size: crop \(40, 40\) is larger than the image"),
+        ({"model": {"options": {"pose_dim": 15}}}, "model: .*square"),
+        ({"model": {"options": {"depth": 15}}}, "model: .*no option 'depth'"),
+        ({"model": {"routing_options": {"iterations": 2}}}, "model: .*no option 'iterations'"),
+        (
+            {"data": {"name": "multi-glyphs"}, "loss": {"name": "cross-entropy"}},
+            "loss.name: cross-entropy needs one label",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(overrides, complaint):
+    chosen = recipe(**{**overrides, "data": {"limit": 100, **overrides.get("data", {})}})
+    with pytest.raises(RecipeError, match=complaint):
+        assemble(chosen)
+
+
+def assemble(chosen):
+    datasets = load_datasets(chosen.data)
+    objective = build_objective(chosen, datasets, torch.device("cpu"))
+    require_trainable(chosen, objective, datasets, Processes())
+
+
+def test_originals_cannot_be_augmented():
+    chosen = recipe(data={"name": "multi-glyphs", "limit": 9}, loss={"decoder": "deconv"}, augment={"flip": True})
+    with pytest.raises(RecipeError, match="drawn beside their originals"):
+        training_loader(chosen, load_datasets(chosen.data), Processes())
+
+
+def test_a_batch_must_be_shared_evenly():
+    with pytest.raises(RecipeError, match="128 images cannot be shared by 3 processes"):
+        training_loader(recipe(), load_datasets(recipe().data), Processes(0, 3))

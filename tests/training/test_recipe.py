@@ -1,0 +1,172 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from paircaps.data import load_dataset
+from paircaps.errors import RecipeError
+from paircaps.experiments.recipes import list_recipes, load_recipe
+from paircaps.models import count_parameters, create_model
+from paircaps.training.recipe import Recipe, Run, Train
+from paircaps.training.recipe_text import KEYS, SECTIONS, differences, parse_toml, recipe_from_tree, to_toml
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_every_shipped_recipe_is_whole_and_survives_its_own_text(name):
+    recipe = load_recipe(name)
+    assert recipe_from_tree(parse_toml(to_toml(recipe), "text")) == recipe
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_every_shipped_recipe_begins_with_the_command_that_runs_it(name):
+    from importlib import resources
+
+    first = (resources.files("paircaps.experiments") / "recipes" / f"{name}.toml").read_text().splitlines()[0]
+    assert first == "# paircaps demo" if name == "demo" else first.startswith(f"# paircaps train {name} --out runs/")
+
+
+# what facts.md section 3 says, written down a second time
+@pytest.mark.parametrize(
+    ("name", "parameters", "said"),
+    [
+        ("fig4-cifar10", 1_002_816, "adam 0.001 1e-07 128 50 None margin 0 False True"),
+        ("fig4-fashion-mnist", 705_728, "adam 0.001 1e-07 128 50 None margin 0 False True"),
+        ("fig4-svhn", 1_002_816, "adam 0.001 1e-07 128 50 None margin 0 False True"),
+        ("fig5-cifar10", 1_002_816, "adam 0.001 1e-07 128 100 None margin 4 True True"),
+        ("fig5-fashion-mnist", 705_728, "adam 0.001 1e-07 128 100 None margin 4 False True"),
+        ("fig5-svhn", 1_002_816, "adam 0.001 1e-07 128 100 None margin 4 False True"),
+        ("table2-cifar10", 903_760, "sgd 0.1 1e-07 128 163 None cross-entropy 4 True True"),
+        ("table2-fashion-mnist", 903_472, "sgd 0.1 1e-07 128 163 None cross-entropy 4 True True"),
+        ("table2-svhn", 903_760, "sgd 0.1 1e-07 128 163 None cross-entropy 4 False True"),
+        ("table3", 195_376, "adam 0.0001 1e-07 128 None 40000 margin 0 False False"),
+        ("table4", 195_376, "adam 0.0001 1e-07 128 None 40000 margin 0 False False"),
+        ("table5", 292_592, "adam 0.0001 1e-07 128 100 None margin 0 False False"),
+        ("table6", 196_720, "sgd 0.01 1e-07 64 120 None auto 0 False False"),
+    ],
+)
+def test_the_recipes_are_the_papers(name, parameters, said):
+    recipe = load_recipe(name)
+    optimiser, train, augment = recipe.optimiser, recipe.train, recipe.augment
+    found = (optimiser.name, optimiser.lr, optimiser.eps, train.batch_size, train.epochs, train.steps)
+    found += (recipe.loss.name, augment.crop_padding, augment.flip, recipe.data.standardise)
+    assert " ".join(map(str, found)) == said
+    channels = 3 if recipe.data.name in ("cifar10", "svhn") else 1
+    sizes = {"fashion-mnist": 28, "translated-mnist": 40, "multi-mnist": 36}
+    size = sizes.get(recipe.data.name, 32)
+    classes = 5 if recipe.data.name == "smallnorb" else 10
+    model = create_model(recipe.model.name, classes, channels, size, recipe.model.routing, **recipe.model.options)
+    assert count_parameters(model) == parameters
+
+
+def test_schedules_and_crops_of_the_paper():
+    assert load_recipe("table2-svhn").schedule.drops == (81, 122)
+    sixth = load_recipe("table6")
+    assert (sixth.schedule.name, sixth.schedule.every, sixth.schedule.factor) == ("halving", 20, 0.5)
+    assert (sixth.augment.crop_size, sixth.augment.contrast) == (32, (0.5, 1.5))
+    assert sixth.data.options == {"image_size": 48}
+    third = load_recipe("table3")
+    assert (third.loss.decoder, third.loss.decoder_weight, third.data.test) == ("deconv", 0.0005, "affnist")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "complaint"),
+    [
+        (
+            {"train": {"epocs": 1}},
+            "unknown key 'train.epocs'; did you mean 'train.epochs'? Keys of train: epochs, steps",
+        ),
+        ({"trian": {}}, "unknown section 'trian'; did you mean 'train'? Sections: model, data"),
+        ({"train": 3}, "train is a section of keys, got 3"),
+        ({"train": {"epochs": "many"}}, "train.epochs must be a whole number or null, got many"),
+        ({"train": {"epochs": 0}}, "train.epochs must be at least 1, got 0"),
+        ({"train": {"epochs": 1.5}}, "train.epochs must be a whole number or null, got 1.5"),
+        ({"train": {"precision": "fp8"}}, "train.precision must be one of fp32, bf16, fp16, got fp8"),
+        ({"train": {"accumulate": 3}}, "train.accumulate must divide batch_size, 128, got 3"),
+        (
+            {"model": {"routing": "dynamc"}},
+            "model: unknown routing 'dynamc'; did you mean 'dynamic'? Known: dynamic, em, fm",
+        ),
+        ({"model": {"name": "vgg"}}, "model: unknown name 'vgg'"),
+        ({"model": {"options": 3}}, "model.options must be a table"),
+        ({"augment": {"scale": [1]}}, "augment.scale must be a list of 2 numbers, got [1]"),
+        ({"augment": {"scale": [2, 1]}}, "augment.scale must be from 0.01 to 1.0, got 2.0"),
+        ({"augment": {"flip": 1}}, "augment.flip must be true or false, got 1"),
+        ({"optimiser": {"lr": float("nan")}}, "optimiser.lr must be from 0"),
+        ({"optimiser": {"nesterov": True, "momentum": 0.0}}, "nesterov needs a momentum above 0"),
+        ({"loss": {"name": "hinge"}}, "loss.name must be one of auto, cross-entropy, margin, got hinge"),
+        ({"run": {"keep": 1}}, "run.keep must be from 2 to 1000, got 1"),
+        ({"run": {"device": "tpu"}}, "run.device must be one of auto, cpu, cuda, mps, got tpu"),
+        ({"data": {"validation": 1.0}}, "data.validation must be from 0 to 0.9, got 1.0"),
+        ({"schedule": {"name": "one-cycle", "warm_up": 5.0}}, "schedule.warm_up must be from 0 to 1, got 5.0"),
+    ],
+)
+def test_what_is_wrong_is_named_with_what_is_allowed(overrides, complaint):
+    with pytest.raises(RecipeError) as error:
+        load_recipe("glyphs", overrides)
+    assert complaint in str(error.value)
+
+
+def test_either_epochs_or_steps():
+    with pytest.raises(ValueError, match="epochs or steps must be given"):
+        Train()
+
+
+def test_unknown_recipes_and_files(tmp_path, monkeypatch):
+    def refused(name, words):
+        with pytest.raises(RecipeError) as error:
+            load_recipe(name)
+        assert words in str(error.value)
+
+    refused("glyps", "unknown recipe 'glyps'; did you mean 'glyphs'? Known: demo, fig4-cifar10")
+    refused("nope.toml", "nope.toml: cannot read the recipe: No such file")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine").write_text("")
+    refused("mine", "write './mine'")
+    (tmp_path / "bad.toml").write_text("[train\n")
+    refused("bad.toml", "bad.toml: not TOML")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    refused("binary.toml", "not a TOML text")
+    (tmp_path / "round.toml").write_text('base = "./round.toml"')
+    refused("./round.toml", "a recipe cannot be its own base")
+    (tmp_path / "odd.toml").write_text("base = 3")
+    refused("odd.toml", "base must be the name of a recipe, got 3")
+
+
+def test_a_recipe_of_ones_own_on_a_shipped_one(tmp_path):
+    (tmp_path / "mine.toml").write_text('base = "glyphs"\n[train]\nseed = 7\n')
+    recipe = load_recipe(tmp_path / "mine.toml", {"train": {"epochs": 9}})
+    assert (recipe.train.seed, recipe.train.epochs, recipe.train.batch_size) == (7, 9, 128)
+
+
+def test_differences_show_what_and_ignore_how():
+    one, two = load_recipe("glyphs"), load_recipe("glyphs", {"train": {"seed": 3}, "data": {"limit": 5}})
+    assert differences(one, two) == ["data.limit: not set there, 5 asked for", "train.seed: 0 there, 3 asked for"]
+    assert differences(one, load_recipe("glyphs", {"run": {"threads": 3, "keep": 9}})) == []
+
+
+def test_every_key_has_a_line_of_help():
+    from docstring_parser import parse
+
+    for section, kind in SECTIONS.items():
+        described = {parameter.arg_name: parameter.description for parameter in parse(kind.__doc__).params}
+        for key in (key.split(".")[1] for key in KEYS if key.startswith(f"{section}.")):
+            assert described.get(key), f"{section}.{key}"
+
+
+texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+plain = st.one_of(st.integers(-(10**9), 10**9), st.booleans(), st.floats(allow_nan=False, allow_infinity=False), texts)
+trees = st.dictionaries(texts, st.one_of(plain, st.lists(st.integers(0, 9), max_size=3)), max_size=3)
+
+
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(options=trees, folder=texts, lr=st.floats(0, 1e10), seed=st.integers(-(2**40), 2**40))
+def test_any_recipe_survives_its_own_text(options, folder, lr, seed):
+    tree = {"model": {"options": options}, "data": {"folder": folder}, "optimiser": {"lr": lr}, "train": {"seed": seed}}
+    tree["train"]["epochs"] = 1
+    recipe = recipe_from_tree(tree)
+    assert recipe_from_tree(parse_toml(to_toml(recipe), "text")) == recipe
+
+
+def test_defaults_are_a_recipe():
+    assert isinstance(Recipe(), Recipe)
+    assert Run().checkpoint_every == 500
+    assert load_dataset(Recipe().data.name, "test").classes

@@ -1,0 +1,166 @@
+import math
+
+import pytest
+import torch
+
+from paircaps.experiments.recipes import load_recipe
+from paircaps.training.assemble import build_objective, memory_format, training_loader
+from paircaps.training.datasets import load_datasets
+from paircaps.training.distributed import Processes
+from paircaps.training.optimiser import create_optimiser, kernels_of
+from paircaps.training.state import Average, Counters, State
+from paircaps.training.step import FIRST_SCALE, NotFinite, Stepper
+
+CPU = torch.device("cpu")
+
+
+def parts(**overrides):
+    """A stepper on glyphs, its state and its first batch."""
+    tree = {
+        "data": {"limit": 80, "validation": 0.0},
+        "train": {"batch_size": 16, "epochs": 1},
+        "schedule": {"name": "constant"},
+    }
+    for section, values in overrides.items():
+        tree[section] = {**tree.get(section, {}), **values}
+    recipe = load_recipe("glyphs", tree)
+    datasets = load_datasets(recipe.data)
+    objective = build_objective(recipe, datasets, CPU)
+    network = objective.network
+    average = Average(network, recipe.train.ema) if recipe.train.ema else None
+    state = State(network, create_optimiser(recipe.optimiser, network), average, Counters())
+    stepper = Stepper(recipe, objective, state, Processes(), CPU, memory_format(recipe, objective))
+    return stepper, state, training_loader(recipe, datasets, Processes()).batch(0, 0)
+
+
+def weights(state):
+    return {name: value.detach().clone() for name, value in state.network.named_parameters()}
+
+
+def test_a_batch_in_parts_is_the_batch():
+    """Of a network without batch norm, whose images know nothing of each other."""
+    light = {"model": {"name": "capsnet-light", "options": {"filters": 8, "groups": 2}}}
+    whole, state, batch = parts(**light, optimiser={"name": "sgd"})
+    cut, cut_state, _ = parts(**light, optimiser={"name": "sgd"}, train={"accumulate": 4})
+    sums, gradient, _ = whole(batch, 16, 0.1)
+    cut_sums, cut_gradient, _ = cut(batch, 16, 0.1)
+    assert cut_sums.loss == pytest.approx(sums.loss, rel=1e-5)
+    assert cut_sums.right == sums.right
+    assert cut_gradient == pytest.approx(gradient, rel=1e-4)
+    for name, value in weights(state).items():
+        torch.testing.assert_close(weights(cut_state)[name], value, rtol=1e-4, atol=1e-6)
+
+
+def test_a_step_is_what_the_optimiser_makes_of_the_mean_loss():
+    stepper, state, batch = parts(optimiser={"name": "sgd", "momentum": 0.0})
+    before = weights(state)
+    stepper.objective.train()
+    loss = stepper.objective(batch.images, batch.labels, batch.images).loss / 16
+    gradients = torch.autograd.grad(loss, list(state.network.parameters()))
+    sums, length, _ = stepper(batch, 16, 0.5)
+    assert sums.loss / sums.images == pytest.approx(loss.item(), rel=1e-5)
+    assert length == pytest.approx(math.sqrt(sum(g.square().sum().item() for g in gradients)), rel=1e-4)
+    for (name, value), gradient in zip(weights(state).items(), gradients, strict=True):
+        torch.testing.assert_close(value, before[name] - 0.5 * gradient, rtol=1e-3, atol=1e-5)
+
+
+def test_a_long_gradient_is_shortened():
+    stepper, state, batch = parts(optimiser={"name": "sgd", "momentum": 0.0, "clip_norm": 0.01})
+    before = weights(state)
+    _, length, _ = stepper(batch, 16, 1.0)
+    assert length > 0.01
+    moved = math.sqrt(sum((weights(state)[name] - value).square().sum().item() for name, value in before.items()))
+    assert moved == pytest.approx(0.01, rel=1e-3)
+
+
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+def test_nothing_changes_when_something_is_not_finite(where):
+    stepper, state, batch = parts(optimiser={"name": "adam"})
+    stepper(batch, 16, 1e-3)
+    if where == "gradient":
+        next(iter(state.network.parameters())).register_hook(lambda gradient: gradient * math.nan)
+    else:
+        with torch.no_grad():
+            state.network.model.primary.conv.weight[0] = math.inf
+    before = weights(state)
+    with pytest.raises(NotFinite, match=f"the {where} is not finite"):
+        stepper(batch, 16, 1e-3)
+    for name, value in weights(state).items():
+        assert (
+            torch.equal(
+                value,
+                before[name],
+            )
+            or name == "model.primary.conv.weight"
+        )
+
+
+def test_fp16_lowers_its_scale_in_place_of_a_step_that_overflows():
+    stepper, state, batch = parts(train={"precision": "fp16"})
+    assert state.counters.scale == FIRST_SCALE
+    hook = next(iter(state.network.parameters())).register_hook(lambda gradient: gradient * math.inf)
+    before = weights(state)
+    stepper(batch, 16, 1e-3)
+    assert state.counters.scale == FIRST_SCALE / 2
+    assert all(torch.equal(value, before[name]) for name, value in weights(state).items())
+    hook.remove()
+    stepper(batch, 16, 1e-3)
+    assert state.counters.scale == FIRST_SCALE / 2
+    assert not all(torch.equal(value, before[name]) for name, value in weights(state).items())
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_is_near_to_full(precision):
+    full, _, batch = parts()
+    half, _, _ = parts(train={"precision": precision})
+    assert half(batch, 16, 1e-3)[0].loss == pytest.approx(full(batch, 16, 1e-3)[0].loss, rel=0.03)
+
+
+@pytest.mark.usefixtures("fresh_compiler")
+def test_compiled_is_the_same_to_float_error():
+    plain, _, batch = parts()
+    compiled, _, _ = parts(train={"compile": True})
+    assert compiled(batch, 16, 1e-3)[0].loss == pytest.approx(plain(batch, 16, 1e-3)[0].loss, rel=1e-4)
+
+
+def test_the_average_follows_slowly():
+    stepper, state, batch = parts(train={"ema": 0.75}, optimiser={"name": "sgd"})
+    before = {name: value.clone() for name, value in state.network.state_dict().items()}
+    stepper(batch, 16, 0.5)
+    now = state.network.state_dict()
+    for name, value in state.average.values.items():
+        expected = 0.75 * before[name] + 0.25 * now[name] if value.is_floating_point() else now[name]
+        torch.testing.assert_close(value, expected)
+    assert state.evaluated_weights() is state.average.values
+
+
+def test_a_signal_is_handed_on():
+    stepper, _, batch = parts()
+    assert stepper(batch, 16, 1e-3, 0)[2] == 0
+    assert stepper(batch, 16, 1e-3, 15)[2] == 15
+
+
+def test_kernels_decay_and_nothing_else():
+    stepper, state, _ = parts(model={"routing": "em"}, optimiser={"weight_decay": 0.1}, loss={"decoder": "deconv"})
+    decaying = {id(p) for p in kernels_of(stepper.objective)}
+    names = {name for name, p in state.network.named_parameters() if id(p) in decaying}
+    assert "model.layers.0.votes.weight" in names
+    assert "model.primary.conv.weight" in names
+    assert not any("beta" in name or "norm" in name or "bias" in name for name in names)
+    groups = {group["weight_decay"]: len(group["params"]) for group in state.optimiser.param_groups}
+    assert groups == {0.1: len(names), 0.0: len(list(state.network.parameters())) - len(names)}
+
+
+def test_vote_norm_of_single_votes_does_not_decay():
+    """Its weights are as many as there are votes, but flat or not they are no kernel."""
+    stepper, state, _ = parts(model={"options": {"vote_norm": "vote", "primary_norm": "capsule"}})
+    decaying = {id(p) for p in kernels_of(stepper.objective)}
+    assert not any(id(p) in decaying for name, p in state.network.named_parameters() if "norm" in name)
+
+
+def test_narrow_networks_keep_off_channels_last():
+    """A strided 1×1 convolution of fewer than 8 channels in that format corrupts memory in torch 2.13 on CPUs."""
+    narrow, _, _ = parts(model={"options": {"widths": [4, 8, 8]}})
+    wide, _, _ = parts(model={"options": {"widths": [8, 8, 8]}})
+    assert narrow.format == torch.contiguous_format
+    assert wide.format == torch.channels_last

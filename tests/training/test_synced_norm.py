@@ -1,0 +1,66 @@
+"""Batch norm over several processes, in a group of one: there it must be PyTorch's own."""
+
+import copy
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from paircaps.norm import CapsuleNorm
+from paircaps.training.distributed import Processes, SyncedNorm, synchronise_norms
+
+
+@pytest.fixture
+def group(tmp_path):
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("group")
+@pytest.mark.parametrize(
+    ("norm", "shape"),
+    [
+        (nn.BatchNorm2d(3, eps=1e-3, momentum=0.01), (5, 3, 4, 4)),
+        (nn.BatchNorm1d(6), (7, 6)),
+        (CapsuleNorm((4,)), (5, 6, 2, 4)),
+        (CapsuleNorm((2, 4)), (5, 2, 4)),
+    ],
+)
+def test_it_is_batch_norm(norm, shape):
+    with torch.no_grad():
+        norm.weight.uniform_(0.5, 2)
+        norm.bias.uniform_(-1, 1)
+    synced = SyncedNorm(copy.deepcopy(norm))
+    x = (3 + 2 * torch.randn(shape)).requires_grad_()
+    y = x.detach().clone().requires_grad_()
+    for _ in range(2):
+        expected, found = norm(x), synced(y)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    for output in (expected, found):
+        output.pow(3).sum().backward()
+    torch.testing.assert_close(y.grad, x.grad, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(synced.weight.grad, norm.weight.grad, rtol=1e-4, atol=1e-4)
+    for name, value in norm.state_dict().items():
+        torch.testing.assert_close(synced.state_dict()[name], value, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(synced.eval()(y), norm.eval()(x), rtol=1e-4, atol=1e-5)
+
+
+def test_all_norms_of_a_module_change_and_no_name_does():
+    module = nn.Sequential(nn.BatchNorm2d(3), nn.Sequential(CapsuleNorm((4,)), nn.ReLU()))
+    names = list(module.state_dict())
+    synchronise_norms(module)
+    assert list(module.state_dict()) == names
+    assert sum(isinstance(part, SyncedNorm) for part in module.modules()) == 2
+
+
+def test_one_process_by_itself():
+    alone = Processes()
+    assert alone.first
+    assert alone.sum([1, 2.5]) == [1.0, 2.5]
+    assert alone.share(b"abc") == b"abc"
+    with alone.first_only() as first:
+        assert first
+    module = nn.Linear(1, 1)
+    assert alone.wrap(module, torch.device("cpu")) is module
