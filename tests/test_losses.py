@@ -7,11 +7,10 @@ from paircaps.losses import Loss, Objective, is_right
 from paircaps.network import Network, NetworkSpec, Preparation
 
 
-def network(routing="fm", decoder="none", size=16, **options):
+def network(routing="fm", decoder="none", size=16, labels=1, **options):
     arguments = {"num_classes": 4, "in_channels": 1, "image_size": size, "routing": routing, **options}
-    return Network(
-        NetworkSpec("resnet-caps-small", arguments, tuple("abcd"), Preparation((size, size), (size, size)), decoder)
-    )
+    preparation = Preparation((size, size), (size, size))
+    return Network(NetworkSpec("resnet-caps-small", arguments, tuple("abcd"), preparation, decoder, labels))
 
 
 @pytest.mark.parametrize(
@@ -25,12 +24,12 @@ def network(routing="fm", decoder="none", size=16, **options):
     ],
 )
 def test_auto_takes_the_loss_that_fits_the_activations(routing, options, labels, expected):
-    assert Objective(network(routing, **options), Loss(), labels).loss_name == expected
+    assert Objective(network(routing, labels=labels, **options), Loss()).loss_name == expected
 
 
 def test_cross_entropy_cannot_have_two_labels():
     with pytest.raises(ValueError, match="cross-entropy needs one label an image, these have 2: use margin"):
-        Objective(network(), Loss("cross-entropy"), 2)
+        Objective(network(labels=2), Loss("cross-entropy"))
 
 
 def test_an_outcome_sums_over_images():
@@ -47,7 +46,7 @@ def test_an_outcome_sums_over_images():
 
 
 def test_two_labels_are_both_present():
-    objective = Objective(network("dynamic", decoder="dense"), Loss(decoder_weight=0.5), 2).eval()
+    objective = Objective(network("dynamic", decoder="dense", labels=2), Loss(decoder_weight=0.5)).eval()
     images, labels = torch.rand(3, 1, 16, 16), torch.tensor([[0, 1], [2, 1], [3, 0]])
     originals = torch.rand(3, 2, 1, 16, 16)
     outcome = objective(images, labels, originals)

@@ -32,13 +32,13 @@ def test_pictures_are_seen_as_the_network_was_taught(network, pictures):
     image = torch.from_numpy(asarray(Image.open(pictures / "p0.png")).copy())[None, None]
     expected = network(image).activation[0]
     assert list(seen.activations.values()) == pytest.approx(expected.tolist(), rel=1e-5)
-    assert seen.label == "abc"[int(expected.argmax())]
+    assert seen.labels == ("abc"[int(expected.argmax())],)
 
 
 def test_a_folder_gives_its_pictures_and_passes_over_the_rest(network, pictures):
     seen = list(predict_pictures(network, find_pictures([str(pictures)])))
     assert [entry.name for entry in seen] == [str(pictures / f"p{number}.png") for number in range(3)]
-    assert all(entry.label for entry in seen)
+    assert all(entry.labels for entry in seen)
 
 
 def test_a_bad_one_does_not_stop_the_others(network, pictures):
@@ -47,7 +47,7 @@ def test_a_bad_one_does_not_stop_the_others(network, pictures):
     assert [bool(entry.error) for entry in seen] == [True, False, True, False]
     assert "nowhere.png" in seen[0].error
     assert "not a PNG, JPEG, BMP or WebP picture" in seen[2].error
-    assert not seen[0].label
+    assert not seen[0].labels
 
 
 def test_an_empty_folder_is_an_error(network, tmp_path):
@@ -57,7 +57,7 @@ def test_an_empty_folder_is_an_error(network, tmp_path):
 
 def test_more_than_one_group(network, pictures):
     many = [str(pictures / "p0.png")] * 150
-    assert len({entry.label for entry in predict_pictures(network, find_pictures(many))}) == 1
+    assert len({entry.labels for entry in predict_pictures(network, find_pictures(many))}) == 1
 
 
 def test_dark_on_light_can_be_inverted(network, pictures):
@@ -81,3 +81,11 @@ def test_standard_input(network, pictures, monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
     (closed,) = predict_pictures(network, find_pictures(["-"]))
     assert "closed" in closed.error
+
+
+def test_a_network_of_two_labels_says_both(pictures):
+    arguments = {"num_classes": 3, "in_channels": 1, "image_size": 16, "routing": "fm"}
+    spec = NetworkSpec("resnet-caps-small", arguments, tuple("abc"), Preparation((16, 16), (16, 16)), "none", 2)
+    (seen,) = predict_pictures(Network(spec).eval(), find_pictures([str(pictures / "p0.png")]))
+    ranked = sorted(seen.activations, key=lambda name: -seen.activations[name])
+    assert seen.labels == tuple(ranked[:2])

@@ -41,6 +41,8 @@ class Loss:
     def __post_init__(self) -> None:
         require_choice("name", self.name, ("auto", "cross-entropy", "margin"))
         require_within("label_smoothing", self.label_smoothing, 0, 1)
+        if self.label_smoothing and self.name == "margin":
+            raise ValueError(f"label_smoothing is cross-entropy's; margin has none, got {self.label_smoothing}")
         require_choice("over_classes", self.over_classes, ("sum", "mean"))
         require_choice("decoder", self.decoder, ("none", "deconv", "dense"))
         require_within("decoder_weight", self.decoder_weight, 0, 1e6)
@@ -66,11 +68,11 @@ class Objective(nn.Module):
     Args:
         network: to train.
         loss: what for.
-        labels_per_image: 1, or 2 where two digits lie over each other.
     """
 
-    def __init__(self, network: Network, loss: Loss, labels_per_image: int = 1) -> None:
+    def __init__(self, network: Network, loss: Loss) -> None:
         super().__init__()
+        labels_per_image = network.spec.labels_per_image
         self.network = network
         self.decoder_weight = loss.decoder_weight
         self.loss_name = loss.resolve(network.model.bounded, labels_per_image)

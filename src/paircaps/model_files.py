@@ -108,6 +108,7 @@ def _build(facts: dict[str, Any], path: Path) -> Network:
             tuple(str(name) for name in facts["classes"]),
             Preparation(tuple(preparation["size"]), tuple(preparation["crop"]), preparation["standardise"]),
             facts["decoder"],
+            facts["labels_per_image"],
         )
         return Network(spec)
     except KeyError as error:

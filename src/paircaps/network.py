@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor, nn
 
-from paircaps._checks import require_bool, require_choice, require_sizes
+from paircaps._checks import require_bool, require_choice, require_positive, require_sizes
 from paircaps.data.augment import as_float, middle, standardise
 from paircaps.functional import Capsules
 from paircaps.models import DeconvDecoder, DenseDecoder, ImageModel, create_model
@@ -49,6 +49,7 @@ class NetworkSpec:
         classes: their names.
         preparation: of an image.
         decoder: ``"none"``, ``"deconv"`` (the paper's) or ``"dense"`` (the first CapsNet's).
+        labels_per_image: how many classes an image shows: 1, or 2 where digits lie over each other.
     """
 
     model: str
@@ -56,9 +57,11 @@ class NetworkSpec:
     classes: tuple[str, ...]
     preparation: Preparation
     decoder: str = "none"
+    labels_per_image: int = 1
 
     def __post_init__(self) -> None:
         require_choice("decoder", self.decoder, DECODERS)
+        require_positive(labels_per_image=self.labels_per_image)
         if self.arguments.get("num_classes") != len(self.classes):
             raise ValueError(f"{len(self.classes)} classes for a model of {self.arguments.get('num_classes')}")
 
@@ -105,12 +108,17 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def predict(self, images: Tensor) -> Tensor:
-        """The class index of each image, (B,), of the network as it is after training."""
+        """The class index of each image, (B,), or where images show two classes those of both, (B, 2)."""
         was_training = self.training
         try:
-            return self.eval()(images).activation.argmax(-1)
+            return most_active(self.eval()(images).activation, self.spec.labels_per_image)
         finally:
             self.train(was_training)
+
+
+def most_active(activation: Tensor, count: int) -> Tensor:
+    """The class of the most active capsule, (B,), or those of several, the most active one first, (B, count)."""
+    return activation.argmax(-1) if count == 1 else activation.topk(count).indices
 
 
 def _create_decoder(kind: str, model: ImageModel) -> Decoder | None:

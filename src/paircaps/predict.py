@@ -14,7 +14,7 @@ from torch import Tensor
 from paircaps.data import DataError, decode_picture
 from paircaps.data.errors import cannot
 from paircaps.data.pictures import SUFFIXES, Fit, read_bytes
-from paircaps.network import Network
+from paircaps.network import Network, most_active
 
 STANDARD_INPUT = "-"
 _AT_ONCE = 64
@@ -26,13 +26,14 @@ class Prediction:
 
     Args:
         name: of its file.
-        label: name of the most active class; empty if the picture could not be read.
+        labels: name of the most active class, or of the two where the network was trained on two; none if the picture
+            could not be read.
         activations: of every capsule, by class.
         error: why it could not be read.
     """
 
     name: str
-    label: str = ""
+    labels: tuple[str, ...] = ()
     activations: dict[str, float] | None = None
     error: str = ""
 
@@ -102,7 +103,7 @@ def predict_pictures(
             if isinstance(picture, str):
                 yield Prediction(source.name, error=picture)
             else:
-                yield _prediction(source.name, activations[number], network.classes)
+                yield _prediction(source.name, activations[number], network)
 
 
 def _decode(network: Network, source: Source, fit: Fit, invert: bool) -> Tensor | str:
@@ -125,6 +126,7 @@ def _activations(network: Network, pictures: list[Tensor]) -> Iterator[list[floa
     return iter(network(torch.stack(pictures).to(device)).activation.tolist())
 
 
-def _prediction(name: str, values: list[float], classes: tuple[str, ...]) -> Prediction:
-    activations = dict(zip(classes, values, strict=True))
-    return Prediction(name, max(activations, key=activations.__getitem__), activations)
+def _prediction(name: str, values: list[float], network: Network) -> Prediction:
+    chosen = most_active(torch.tensor([values]), network.spec.labels_per_image).flatten().tolist()
+    labels = tuple(network.classes[index] for index in chosen)
+    return Prediction(name, labels, dict(zip(network.classes, values, strict=True)))

@@ -74,9 +74,9 @@ def test_load_gives_what_was_tested(trained, run):
 def test_a_quiet_run_says_its_result_alone(run, tmp_path):
     code, out, err = run(*command(tmp_path / "run", "--train.steps", 1, "--quiet"))
     assert (code, err) == (0, "")
-    assert "finished after 1 steps; validation" in out
+    assert "finished after 1 step; validation" in out
     code, out, err = run(*command(tmp_path / "run", "--train.steps", 1))
-    assert "finished before" in out
+    assert "was finished already, after 1 step" in out
 
 
 def test_print_config_trains_nothing_and_is_a_recipe(run, tmp_path):
@@ -91,14 +91,17 @@ def test_print_config_trains_nothing_and_is_a_recipe(run, tmp_path):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ([], "recipe"),
+        ([], "RECIPE is missing: one of demo, fig4-cifar10"),
         (["glyphs"], "--out DIR is missing"),
         (["glyps", "--out", "x"], "did you mean 'glyphs'?"),
         (["glyphs", "--train.epocs", "3"], "unknown key 'train.epocs'; did you mean 'train.epochs'?"),
         (["glyphs", "--tarin.epochs", "3"], "unknown section in 'tarin.epochs'"),
-        (["glyphs", "--train.epochs", "three", "--out", "x"], "train.epochs must be a whole number or null, got three"),
+        (
+            ["glyphs", "--train.epochs", "three", "--out", "x"],
+            "train.epochs must be a whole number or null, got 'three'",
+        ),
         (["glyphs", "--train.epochs"], "--train.epochs"),
-        (["glyphs", "--run.device", "tpu"], "run.device must be one of auto, cpu, cuda, mps, got tpu"),
+        (["glyphs", "--run.device", "tpu"], "run.device must be one of auto, cpu, cuda, mps, got 'tpu'"),
         (["glyphs", "--quick"], "--quick"),
         (["glyphs", "more", "--out", "x"], "more"),
         (["glyphs", "--data.name", "cats", "--out", "x"], "cats"),
@@ -111,6 +114,55 @@ def test_a_wrong_command_line_is_said_in_words(run, monkeypatch, tmp_path, words
     assert complaint in err
     assert not out
     assert not list(tmp_path.rglob("model.json"))
+
+
+def test_a_reader_that_leaves_does_not_end_the_training(tmp_path):
+    words = [sys.executable, "-m", "paircaps", *command(tmp_path / "run", "--train.steps", 4, "--train.log_every", 1)]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        process.stderr.readline()
+        process.stderr.close()
+        assert process.wait(120) == 0
+    assert (tmp_path / "run" / "model.json").exists()
+
+
+def test_a_bar_in_a_terminal_that_does_not_know_its_width(tmp_path):
+    import os
+    import pty
+
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "paircaps", *command(tmp_path / "run", "--train.steps", 3)]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=theirs) as process:
+        os.close(theirs)
+        said = b""
+        try:
+            while part := os.read(ours, 4096):
+                said += part
+        except OSError:  # the terminal's other end is closed
+            pass
+        os.close(ours)
+        assert process.wait(60) == 0
+    assert b"3/3" in said
+    assert b"images/s" in said
+
+
+def test_too_little_memory_is_said_in_words(run, tmp_path):
+    code, _, err = run(*command(tmp_path / "run", "--augment.crop_padding", 1_000_000))
+    assert code == 1
+    assert "not enough memory: a smaller train.batch_size" in err
+
+
+def test_paths_are_where_the_recipe_is(run, tmp_path, monkeypatch):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "one.toml").write_text('base = "../two.toml"')
+    (tmp_path / "two.toml").write_text('base = "glyphs"\n[data]\nname = "./pics"\n')
+    monkeypatch.chdir(tmp_path / "sub")
+    _, out, _ = run("train", "./one.toml", "--print-config", "--data.test", "../other")
+    data = tomllib.loads(out)["data"]
+    assert (data["name"], data["test"]) == (f"{tmp_path}/pics/", f"{tmp_path}/other/")
+    (tmp_path / "two.toml").unlink()
+    code, _, err = run("train", "./one.toml", "--print-config")
+    assert code == 2
+    assert "./one.toml: its base: ../two.toml: cannot read the recipe" in err
 
 
 def test_help_has_every_key(run):
@@ -183,7 +235,7 @@ def test_the_module_is_the_command(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "step" in done.stderr
     assert "\r" not in done.stderr  # no terminal, so no bar
-    assert "finished after 1 steps" in done.stdout
+    assert "finished after 1 step" in done.stdout
 
 
 def test_your_own_pictures(run, tmp_path):

@@ -34,6 +34,7 @@ class Nursery:
     def start(self, *words, kill_at=0, file_limit=0, name="command"):
         """Start a command; the child."""
         log = self.folder / f"{name}-{time.monotonic_ns()}.log"
+        log.touch()
         request = {"words": [str(w) for w in words], "kill_at": kill_at, "file_limit": file_limit, "log": str(log)}
         self.process.stdin.write(json.dumps(request) + "\n")
         self.process.stdin.flush()

@@ -57,8 +57,22 @@ def test_a_test_set_of_other_classes_is_refused(tmp_path):
             (tmp_path / split / name).mkdir(parents=True)
             Image.new("L", (28, 28)).save(tmp_path / split / name / "one.png")
     options = {"channels": 1, "image_size": 28}
-    with pytest.raises(RecipeError, match=r"data.test: .*cat, dog.*0, 1, 2"):
+    with pytest.raises(RecipeError, match=r"data.test: .* has classes cat, dog, glyphs has classes 0, 1, 2"):
         load_datasets(Data("glyphs", test=f"{tmp_path}/", test_options=options))
+
+
+@pytest.mark.parametrize(
+    ("data", "complaint"),
+    [
+        (Data("glyphs", test="affine-glyphs"), "affine-glyphs has images of 1×40×40, glyphs has images of 1×28×28"),
+        (Data("glyphs", test_options={"image_size": 40}), "has images of 1×40×40"),
+        (Data("glyphs", options={"image_size": 36}, test="multi-glyphs"), "labels an image: 2"),
+        (Data("multi-glyphs", test="glyphs", test_options={"image_size": 36}), "labels an image: 1"),
+    ],
+)
+def test_a_test_set_that_does_not_fit_is_refused_before_the_training(data, complaint):
+    with pytest.raises(RecipeError, match=complaint):
+        load_datasets(data)
 
 
 @pytest.mark.parametrize("options", [{"colour": 1}, {"image_size": "big"}])

@@ -12,8 +12,10 @@ CLASSES = ("a", "b", "c", "never")
 def objective(routing="dynamic", decoder="none", labels=1, classes=CLASSES, size=16):
     torch.manual_seed(1)
     arguments = {"num_classes": len(classes), "in_channels": 1, "image_size": size, "routing": routing}
-    spec = NetworkSpec("resnet-caps-small", arguments, classes, Preparation((size, size), (size, size)), decoder)
-    return Objective(Network(spec).eval(), Loss(), labels)
+    spec = NetworkSpec(
+        "resnet-caps-small", arguments, classes, Preparation((size, size), (size, size)), decoder, labels
+    )
+    return Objective(Network(spec).eval(), Loss())
 
 
 @pytest.fixture(scope="module")

@@ -76,10 +76,10 @@ def test_schedules_and_crops_of_the_paper():
         ),
         ({"trian": {}}, "unknown section 'trian'; did you mean 'train'? Sections: model, data"),
         ({"train": 3}, "train is a section of keys, got 3"),
-        ({"train": {"epochs": "many"}}, "train.epochs must be a whole number or null, got many"),
+        ({"train": {"epochs": "many"}}, "train.epochs must be a whole number or null, got 'many'"),
         ({"train": {"epochs": 0}}, "train.epochs must be at least 1, got 0"),
         ({"train": {"epochs": 1.5}}, "train.epochs must be a whole number or null, got 1.5"),
-        ({"train": {"precision": "fp8"}}, "train.precision must be one of fp32, bf16, fp16, got fp8"),
+        ({"train": {"precision": "fp8"}}, "train.precision must be one of fp32, bf16, fp16, got 'fp8'"),
         ({"train": {"accumulate": 3}}, "train.accumulate must divide batch_size, 128, got 3"),
         (
             {"model": {"routing": "dynamc"}},
@@ -88,13 +88,25 @@ def test_schedules_and_crops_of_the_paper():
         ({"model": {"name": "vgg"}}, "model: unknown name 'vgg'"),
         ({"model": {"options": 3}}, "model.options must be a table"),
         ({"augment": {"scale": [1]}}, "augment.scale must be a list of 2 numbers, got [1]"),
-        ({"augment": {"scale": [2, 1]}}, "augment.scale must be from 0.01 to 1.0, got 2.0"),
+        ({"augment": {"scale": [2, 1]}}, "augment.scale must be [least, most], got [2.0, 1.0]"),
         ({"augment": {"flip": 1}}, "augment.flip must be true or false, got 1"),
         ({"optimiser": {"lr": float("nan")}}, "optimiser.lr must be from 0"),
-        ({"optimiser": {"nesterov": True, "momentum": 0.0}}, "nesterov needs a momentum above 0"),
-        ({"loss": {"name": "hinge"}}, "loss.name must be one of auto, cross-entropy, margin, got hinge"),
+        (
+            {"optimiser": {"nesterov": True, "momentum": 0.0}},
+            "optimiser.nesterov needs sgd with a momentum above 0, got adam with 0.0",
+        ),
+        ({"loss": {"name": "hinge"}}, "loss.name must be one of auto, cross-entropy, margin, got 'hinge'"),
+        ({"train": {"steps": "2"}}, "train.steps must be a whole number or null, got '2'"),
+        ({"train": {"seed": 2**70}}, "train.seed must be from -9223372036854775808"),
+        (
+            {"model": {"options": {"routing": "em"}}},
+            "model.options cannot hold 'routing', which comes from model.routing",
+        ),
+        ({"schedule": {"name": "drops"}}, "schedule.drops must name an epoch"),
+        ({"loss": {"name": "margin", "label_smoothing": 0.1}}, "loss.label_smoothing is cross-entropy's"),
+        ({"run": {"threads": 100_000}}, "run.threads must be from 0 to 512, got 100000"),
         ({"run": {"keep": 1}}, "run.keep must be from 2 to 1000, got 1"),
-        ({"run": {"device": "tpu"}}, "run.device must be one of auto, cpu, cuda, mps, got tpu"),
+        ({"run": {"device": "tpu"}}, "run.device must be one of auto, cpu, cuda, mps, got 'tpu'"),
         ({"data": {"validation": 1.0}}, "data.validation must be from 0 to 0.9, got 1.0"),
         ({"schedule": {"name": "one-cycle", "warm_up": 5.0}}, "schedule.warm_up must be from 0 to 1, got 5.0"),
     ],
@@ -139,7 +151,7 @@ def test_a_recipe_of_ones_own_on_a_shipped_one(tmp_path):
 
 def test_differences_show_what_and_ignore_how():
     one, two = load_recipe("glyphs"), load_recipe("glyphs", {"train": {"seed": 3}, "data": {"limit": 5}})
-    assert differences(one, two) == ["data.limit: not set there, 5 asked for", "train.seed: 0 there, 3 asked for"]
+    assert differences(one, two) == ["data.limit: not set there, 5 here", "train.seed: 0 there, 3 here"]
     assert differences(one, load_recipe("glyphs", {"run": {"threads": 3, "keep": 9}})) == []
 
 

@@ -154,8 +154,20 @@ def test_a_finished_run_is_left_alone(nursery, whole):
     before = results(whole)
     code, said = nursery.run(*command(whole))
     assert code == 0
-    assert "finished before after 16 steps" in said
+    assert "was finished already, after 16 steps" in said
     assert results(whole) == before
+
+
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
+@pytest.mark.parametrize("damage", [truncate, lambda path: path.unlink()])
+def test_a_damaged_model_is_made_again_from_the_checkpoints(nursery, whole, tmp_path, name, damage):
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    damage(folder / name)
+    code, said = nursery.run(*command(folder))
+    assert code == 0
+    assert "finished after 16 steps" in said
+    assert results(folder) == results(whole)
 
 
 def test_other_images_are_refused(nursery, whole, tmp_path):

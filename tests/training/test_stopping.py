@@ -116,8 +116,8 @@ def test_a_different_recipe_is_refused_and_the_difference_shown(nursery, tmp_pat
     before = results(folder)
     code, said = nursery.run(*command(folder, "--train.steps", 2, "--model.routing", "dynamic"))
     assert code == 1
-    assert 'model.routing: "fm" there, "dynamic" asked for' in said
-    assert "train.steps: 1 there, 2 asked for" in said
+    assert 'model.routing: "fm" there, "dynamic" here' in said
+    assert "train.steps: 1 there, 2 here" in said
     assert "seed" not in said
     assert results(folder) == before
     code, _ = nursery.run(*command(folder, "--train.steps", 1, "--run.keep", 5))  # how, not what
@@ -131,16 +131,39 @@ def test_a_folder_with_parts_of_a_run_is_not_taken_over(nursery, tmp_path):
     (tmp_path / "metrics.jsonl").write_text("mine\n")
     code, said = nursery.run(*command(tmp_path))
     assert code == 1
-    assert "holds metrics.jsonl but no config.toml" in said
+    assert "holds metrics.jsonl, but not of a run" in said
     assert (tmp_path / "metrics.jsonl").read_text() == "mine\n"
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_what_no_training_wrote_is_never_removed(nursery, tmp_path, fresh):
+    mine = {"config.toml": '{"other": 1}', "model.json": "{}", "checkpoints/mine.txt": "x", ".config.toml.swp": "x"}
+    (tmp_path / "checkpoints").mkdir()
+    for name, text in mine.items():
+        (tmp_path / name).write_text(text)
+    code, said = nursery.run(*command(tmp_path, *(["--fresh"] if fresh else [])))
+    assert code == 1
+    assert "config.toml: no recipe of this version" in said
+    assert {name: (tmp_path / name).read_text() for name in mine} == mine
+    (tmp_path / "config.toml").unlink()
+    code, said = nursery.run(*command(tmp_path, *(["--fresh"] if fresh else [])))
+    assert code == 1
+    assert "holds model.json, checkpoints, but not of a run" in said
+    assert (tmp_path / "checkpoints" / "mine.txt").exists()
 
 
 def test_fresh_removes_a_run_and_nothing_else(nursery, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     nursery.run(*command(tmp_path, "--train.steps", 1))
+    (tmp_path / "checkpoints" / "notes.txt").write_text("mine")
+    (tmp_path / ".metrics.jsonl.swp").write_text("mine")
+    code, _ = nursery.run(*command(tmp_path, "--train.steps", 1, "--train.seed", 1, "--fresh"))
+    assert code == 1  # one file of its folders is not its own
+    (tmp_path / "checkpoints" / "notes.txt").unlink()
+    (tmp_path / "checkpoints").rmdir()
     code, _ = nursery.run(*command(tmp_path, "--train.steps", 1, "--train.seed", 1, "--fresh"))
     assert code == 0
-    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert (tmp_path / "notes.txt").read_text() == (tmp_path / ".metrics.jsonl.swp").read_text() == "mine"
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

@@ -45,7 +45,14 @@ def bench_train(recipes: Mapping[str, Recipe], repeats: int = 9, seconds: float 
         seconds: that a repeat takes, more or less.
     """
     rows = [_bench_recipe(name, recipe, repeats, seconds) for name, recipe in recipes.items()]
-    return {"repeats": repeats, "seconds": seconds, "goal": GOAL, "rows": rows, "machine": describe_machine()}
+    return {
+        "recipes": list(recipes),
+        "repeats": repeats,
+        "seconds": seconds,
+        "goal": GOAL,
+        "rows": rows,
+        "machine": describe_machine(),
+    }
 
 
 def _bench_recipe(name: str, recipe: Recipe, repeats: int, seconds: float) -> dict[str, object]:
@@ -156,7 +163,8 @@ def as_markdown(result: dict) -> str:
     lines = [
         "# How fast training goes",
         "",
-        f"`paircaps bench train --repeats {result['repeats']} --seconds {result['seconds']:g}`",
+        f"`paircaps bench train {' '.join(result['recipes'])} --repeats {result['repeats']} "
+        f"--seconds {result['seconds']:g}`",
         "",
         "Images a second of the whole loop, with quartiles, beside bare forward, backward and update on one batch that "
         f"lies ready; {result['repeats']} interleaved repeats of some steps each, medians. The loop's share of the "

@@ -61,7 +61,15 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def _speak_any_language() -> None:
-    """Where a terminal has no ×, print a question mark, not a traceback."""
+    """Where a terminal has no ×, print a question mark, not a traceback. A closed stream leads nowhere.
+
+    Else the first file that is opened would get its number, and what a library writes to standard error.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

@@ -54,7 +54,7 @@ def run_evaluate(options: argparse.Namespace) -> int:
     trained = read_facts(options.folder).get("trained", {})
     dataset = _dataset(options).limit(options.limit)
     _require_fitting(network, dataset)
-    objective = Objective(network, _loss(trained, options), labels_per_image(dataset))
+    objective = Objective(network, _loss(trained, options))
     mirror = options.mirror or bool(trained.get("mirror"))
     seen = evaluate(objective, dataset, batch_size=options.batch_size, mirror=mirror)
     if options.json:
@@ -96,9 +96,16 @@ def _require_fitting(network: Network, dataset: ImageDataset) -> None:
     wanted = network.spec.preparation
     if channels != network.model.in_channels or (height, width) not in (wanted.size, wanted.crop):
         size = "×".join(map(str, (*wanted.size, network.model.in_channels)))
+        advice = [f"--option image_size={wanted.size[0]}"] if (height, width) != wanted.size else []
+        advice += [f"--option channels={network.model.in_channels}"] if channels != network.model.in_channels else []
         raise PaircapsError(
             f"{dataset!r}: its images are of another shape than the network's, {size}; a dataset that can be made or "
-            f"read in that size takes --option image_size={wanted.size[0]}"
+            f"read so takes {' '.join(advice)}"
+        )
+    if labels_per_image(dataset) != network.spec.labels_per_image:
+        raise PaircapsError(
+            f"{dataset!r}: its images have {labels_per_image(dataset)} labels each, the network was trained for "
+            f"{network.spec.labels_per_image}"
         )
     if dataset.classes != network.classes:
         raise PaircapsError(
@@ -157,7 +164,8 @@ def run_predict(options: argparse.Namespace) -> int:
 def _as_dict(seen: Prediction) -> dict[str, object]:
     if seen.error:
         return {"file": seen.name, "error": seen.error}
-    return {"file": seen.name, "class": seen.label, "activations": seen.activations}
+    label = {"class": seen.labels[0]} if len(seen.labels) == 1 else {"classes": list(seen.labels)}
+    return {"file": seen.name, **label, "activations": seen.activations}
 
 
 def _line(seen: Prediction) -> str:
@@ -165,6 +173,7 @@ def _line(seen: Prediction) -> str:
     assert seen.activations is not None
     ranked = sorted(seen.activations.items(), key=lambda item: -item[1])
     activations = "  ".join(f"{name} {value:.3f}" for name, value in ranked)
-    line = f"{seen.name}: {seen.label}  ({activations})"
+    label = " and ".join(seen.labels)
+    line = f"{seen.name}: {label}  ({activations})"
     fits = not sys.stdout.isatty() or len(line) <= shutil.get_terminal_size().columns
-    return line if fits else f"{seen.name}: {seen.label}\n  {activations}"
+    return line if fits else f"{seen.name}: {label}\n  {activations}"

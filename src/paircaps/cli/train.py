@@ -6,11 +6,12 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from paircaps.cli.arguments import path
 from paircaps.errors import RecipeError
-from paircaps.experiments.recipes import list_recipes, read_tree
+from paircaps.experiments.recipes import list_recipes, read_tree, with_places
 from paircaps.training.failure import Replay, failure_folder
 from paircaps.training.loop import Result, train
 from paircaps.training.recipe_text import (
@@ -47,8 +48,9 @@ def _parser() -> Any:
     parser = recipe_parser("paircaps train")
     parser.usage = "paircaps train RECIPE --out DIR [--fresh] [--quiet] [--print-config] [--SECTION.KEY VALUE ...]"
     parser.description = _ABOUT
-    parser.formatter_class = argparse.HelpFormatter
-    parser.add_argument("recipe", metavar="RECIPE", help=f"{', '.join(list_recipes())}, or the path of a .toml file")
+    parser.add_argument(
+        "recipe", nargs="?", metavar="RECIPE", help=f"{', '.join(list_recipes())}, or the path of a .toml file"
+    )
     parser.add_argument("--out", type=str, default="", metavar="DIR", help="the folder of the run")
     parser.add_argument("--fresh", action="store_true", help="remove the run that is in DIR, and start over")
     parser.add_argument("--quiet", action="store_true", help="show no progress, only the result")
@@ -67,7 +69,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         given = parser.parse_args(list(arguments), defaults=False)
     except argparse.ArgumentError as error:
         raise RecipeError(in_words(error)) from None
-    recipe = recipe_from_tree(merge(read_tree(given.recipe), overrides_to_tree(given)))
+    if not given.get("recipe"):
+        raise RecipeError(f"RECIPE is missing: one of {', '.join(list_recipes())}, or the path of a .toml file")
+    recipe = recipe_from_tree(merge(read_tree(given.recipe), with_places(overrides_to_tree(given), Path.cwd())))
     return argparse.Namespace(
         run=run_train,
         recipe=recipe,
@@ -96,14 +100,18 @@ def run_train(options: argparse.Namespace) -> int:
 
 def _result_line(result: Result) -> str:
     trained = result.trained
-    state = "finished before" if result.resumed_at is None else "finished"
+    state = "was finished already," if result.resumed_at is None else "finished"
     chosen = trained["validation_accuracy"]
     validation = "" if chosen is None else f"validation {100 * chosen:.2f} %, "
     test = f"test {100 * trained['test_accuracy']:.2f} % of {trained['test_images']:,} images of {trained['tested_on']}"
     return (
-        f"{result.folder}: {state} after {trained['steps']:,} steps; {validation}{test} "
+        f"{result.folder}: {state} after {_count(trained['steps'], 'step')}; {validation}{test} "
         f"(weights of step {trained['weights_of_step']:,})"
     )
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def run_replay(options: argparse.Namespace) -> int:

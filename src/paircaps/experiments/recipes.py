@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -37,12 +38,42 @@ def read_tree(name: str | Path, seen: tuple[str, ...] = ()) -> Tree:
     if str(name) in seen:
         raise RecipeError(f"{name}: a recipe cannot be its own base: {' → '.join((*seen, str(name)))}")
     tree = parse_toml(_read(name), str(name))
+    folder = Path(name).expanduser().parent
     base = tree.pop(_BASE, None)
+    tree = with_places(tree, folder)
     if base is None:
         return tree
     if not isinstance(base, str):
         raise RecipeError(f"{name}: base must be the name of a recipe, got {base!r}")
-    return merge(read_tree(base, (*seen, str(name))), tree)
+    if _is_path(base):
+        base = str(folder / Path(base).expanduser())
+    try:
+        below = read_tree(base, (*seen, str(name)))
+    except RecipeError as error:
+        raise RecipeError(f"{name}: its base: {error}") from None
+    return merge(below, tree)
+
+
+def with_places(tree: Tree, folder: Path) -> Tree:
+    """The same with the paths of its data made absolute, so that a run can go on from anywhere.
+
+    Args:
+        tree: sections of keys.
+        folder: that relative paths start from: the recipe's, or the current one for a command line.
+    """
+    data = tree.get("data")
+    if not isinstance(data, Mapping):
+        return tree
+    places = {
+        key: str((folder / Path(value).expanduser()).resolve()) + ("/" if key != "folder" else "")
+        for key, value in data.items()
+        if key in ("name", "test", "folder") and isinstance(value, str) and _is_place(key, value)
+    }
+    return {**tree, "data": {**data, **places}}
+
+
+def _is_place(key: str, value: str) -> bool:
+    return bool(value) and (key == "folder" or os.sep in value)
 
 
 def _read(name: str | Path) -> str:

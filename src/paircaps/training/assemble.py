@@ -51,7 +51,7 @@ def build_objective(recipe: Recipe, datasets: Datasets, device: torch.device) ->
     except (TypeError, ValueError) as error:
         raise RecipeError(f"model: {error}") from None
     try:
-        objective = Objective(network, recipe.loss, labels_per_image(datasets.train))
+        objective = Objective(network, recipe.loss)
     except ValueError as error:
         raise RecipeError(f"loss.name: {error}") from None
     return objective.to(device, memory_format=memory_format(recipe, network))  # pyright: ignore[reportCallIssue]
@@ -75,7 +75,8 @@ def network_spec(recipe: Recipe, dataset: ImageDataset) -> NetworkSpec:
         preparation = Preparation((height, width), crop, recipe.data.standardise)
     except ValueError as error:
         raise RecipeError(f"augment.crop_size: {error}") from None
-    return NetworkSpec(recipe.model.name, arguments, dataset.classes, preparation, recipe.loss.decoder)
+    labels = labels_per_image(dataset)
+    return NetworkSpec(recipe.model.name, arguments, dataset.classes, preparation, recipe.loss.decoder, labels)
 
 
 def training_loader(recipe: Recipe, datasets: Datasets, processes: Processes) -> Loader:

@@ -68,13 +68,24 @@ def load_datasets(settings: Data) -> Datasets:
     same = not settings.test or settings.test == settings.name
     test_options = {**settings.options, **settings.test_options} if same else settings.test_options
     test = open_dataset(settings.test or settings.name, "test", settings.folder, test_options)
-    if test.classes != whole.classes or test.shape[0] != whole.shape[0]:
-        raise RecipeError(
-            f"data.test: {test!r} has classes {', '.join(test.classes)}; {whole!r} has {', '.join(whole.classes)}"
-        )
+    _require_alike(whole, test)
     train, validation = hold_back(whole, settings.validation, settings.seed)
     validation = None if validation is None else validation.kept()
     return Datasets(train.kept(), validation, test.limit(settings.limit, settings.seed))
+
+
+def _require_alike(train: ImageDataset, test: ImageDataset) -> None:
+    """Refuse a test set that the trained network could not look at."""
+    for what, one, other in (
+        ("classes", ", ".join(train.classes), ", ".join(test.classes)),
+        ("images of", "×".join(map(str, train.shape)), "×".join(map(str, test.shape))),
+        ("labels an image:", labels_per_image(train), labels_per_image(test)),
+    ):
+        if one != other:
+            raise RecipeError(
+                f"data.test: {test.info.name} has {what} {other}, {train.info.name} has {what} {one}; "
+                "data.test_options can change some of that"
+            )
 
 
 def open_dataset(name: str, split: str, folder: str, options: dict[str, object]) -> ImageDataset:

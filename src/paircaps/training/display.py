@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from typing import TextIO
@@ -29,8 +30,15 @@ class Display:
         self._begin, self._first = time.perf_counter(), done
         self._bar: tqdm | None = None
         if not quiet and self._stream is not None and self._stream.isatty():
+            size = shutil.get_terminal_size((80, 24))  # a terminal may not know its own, and tqdm then shows nothing
             self._bar = tqdm(
-                total=steps, initial=done, file=self._stream, dynamic_ncols=True, bar_format=_BAR, desc="step"
+                total=steps,
+                initial=done,
+                file=self._stream,
+                ncols=size.columns,
+                nrows=size.lines,
+                bar_format=_BAR,
+                desc="step",
             )
 
     def speed(self, step: int) -> float:
@@ -39,7 +47,7 @@ class Display:
 
     def step(self, loss: float, accuracy: float) -> None:
         """One step more."""
-        if self._bar is not None:
+        if self._bar is not None and not self._quiet:
             self._bar.set_postfix_str(
                 f"loss {loss:.3f}, accuracy {100 * accuracy:.1f} %, {self.speed(self._bar.n + 1):,.0f} images/s",
                 refresh=False,
@@ -60,10 +68,13 @@ class Display:
         """A line of its own."""
         if self._quiet:
             return
-        if self._bar is not None:
-            self._bar.write(text, file=self._stream)
-        else:
-            print(text, file=self._stream, flush=True)
+        try:
+            if self._bar is not None:
+                self._bar.write(text, file=self._stream)
+            else:
+                print(text, file=self._stream, flush=True)
+        except BrokenPipeError:  # whoever read this has gone; the training has not
+            self._quiet = True
 
     def close(self) -> None:
         """The bar is left as it is."""

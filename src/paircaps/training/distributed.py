@@ -116,7 +116,7 @@ def joined_processes(device_type: str) -> Iterator[Processes]:
         dist.destroy_process_group()
 
 
-def is_lost_peer(error: RuntimeError) -> bool:
+def is_lost_peer(error: Exception) -> bool:
     """Whether an error says that another process is gone."""
     text = str(error).lower()
     return dist.is_initialized() and any(word in text for word in ("gloo", "nccl", "connection", "peer", "timed out"))

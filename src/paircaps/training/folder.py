@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import tempfile
@@ -17,6 +18,7 @@ from paircaps._files import write_whole
 from paircaps.errors import RecipeError, TrainingError
 from paircaps.model_files import FACTS as MODEL_FACTS
 from paircaps.model_files import WEIGHTS as MODEL_WEIGHTS
+from paircaps.training.checkpoint import prune
 from paircaps.training.recipe import Recipe
 from paircaps.training.recipe_text import differences, parse_toml, recipe_from_tree, to_toml
 
@@ -79,7 +81,7 @@ class RunFolder:
         try:
             return recipe_from_tree(parse_toml(text, str(self.config)))
         except RecipeError as error:
-            raise TrainingError(f"{self.config}: damaged, or of another version of paircaps: {error}") from None
+            raise TrainingError(f"{self.config}: no recipe of this version of paircaps: {error}") from None
 
 
 @contextmanager
@@ -97,7 +99,7 @@ def locked_folder(path: Path) -> Iterator[RunFolder]:
         lock.acquire(blocking=False)
     except Timeout:
         raise TrainingError(f"{path}: another training is writing to this folder{_owner(path)}") from None
-    except FileExistsError:
+    except (FileExistsError, NotADirectoryError):
         raise TrainingError(f"{path}: is a file; --out takes a folder") from None
     except OSError as error:
         raise TrainingError(f"{path}: cannot write to this folder: {error.strerror or error}") from None
@@ -120,39 +122,46 @@ def prepare(folder: RunFolder, recipe: Recipe, fresh: bool) -> None:
     """See that the folder holds this run or none, and write its recipe down.
 
     Raises:
-        TrainingError: if another recipe's run is here; the message shows where they differ.
+        TrainingError: if another recipe's run is here; the message shows where they differ. Or if what is here was not
+            written by a training: that is never removed.
     """
-    remove_partial(folder)
-    if fresh:
-        clear(folder)
     if folder.config.exists():
         found = differences(folder.read_recipe(), recipe)
-        if found:
+        if found and not fresh:
             raise TrainingError(
                 f"{folder.path}: holds a run of another recipe. --fresh starts over, or take another --out. "
                 "It differs in\n  " + "\n  ".join(found)
             )
-        return
+        remove_partial(folder)
+        if not fresh:
+            return
+        clear(folder)
     strangers = [path.name for path in folder.everything() if path.exists()]
     if strangers:
         raise TrainingError(
-            f"{folder.path}: holds {', '.join(strangers)} but no {folder.config.name}, so no run that could go on. "
-            "--fresh removes them and starts over"
+            f"{folder.path}: holds {', '.join(strangers)}, but not of a run that could go on or be removed. "
+            "Take another --out, or remove them yourself"
         )
     write_whole(folder.config, to_toml(recipe).encode())
 
 
 def remove_partial(folder: RunFolder) -> None:
     """Remove files that a killed process was writing under a temporary name."""
-    for path in folder.everything():
-        for partial in folder.path.glob(f".{path.name}.*"):
-            partial.unlink(missing_ok=True)
+    names = "|".join(re.escape(path.name) for path in folder.everything())
+    for path in folder.path.iterdir():
+        if re.fullmatch(rf"\.({names})\.\d+\.[0-9a-f]{{8}}", path.name):
+            path.unlink(missing_ok=True)
 
 
 def clear(folder: RunFolder) -> None:
-    """Remove all that a run writes, the recipe last; other files stay."""
-    for path in folder.everything():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+    """Remove all that a run writes, the recipe last; other files stay, in its folders too."""
+    for path in (folder.model, folder.path / MODEL_WEIGHTS, folder.metrics, folder.timing):
+        path.unlink(missing_ok=True)
+    shutil.rmtree(folder.failure, ignore_errors=True)
+    prune(folder.checkpoints, keep=())
+    for events in folder.events.glob("events.out.tfevents.*"):
+        events.unlink()
+    for path in (folder.checkpoints, folder.events):
+        if path.is_dir() and not any(path.iterdir()):
+            path.rmdir()
+    folder.config.unlink(missing_ok=True)

@@ -7,6 +7,8 @@ killed at any moment goes on from its newest checkpoint to the very same end.
 from __future__ import annotations
 
 import json
+import re
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
@@ -16,9 +18,10 @@ from typing import Any
 import torch
 
 from paircaps.data import Batch
-from paircaps.errors import TrainingError
+from paircaps.errors import ModelFileError, TrainingError
 from paircaps.machine import describe_machine
-from paircaps.model_files import read_facts, save_model
+from paircaps.model_files import load, read_facts, save_model
+from paircaps.routing import Routing
 from paircaps.training.assemble import (
     build_objective,
     choose_device,
@@ -72,6 +75,8 @@ def train(recipe: Recipe, out: Path | str, *, fresh: bool = False, quiet: bool =
         PaircapsError: that says what is wrong, and what to do.
         Stopped: after SIGINT or SIGTERM; the state is saved.
     """
+    if not isinstance(recipe, Recipe):
+        raise TypeError(f"recipe must be a Recipe, as load_recipe('glyphs') gives, got {recipe!r}")
     device = choose_device(recipe.run)
     if recipe.run.threads:
         torch.set_num_threads(recipe.run.threads)
@@ -87,17 +92,32 @@ def train(recipe: Recipe, out: Path | str, *, fresh: bool = False, quiet: bool =
             if finished:
                 return Result(folder.path, finished, None)
             return Training(recipe, folder, processes, device, quiet or not processes.first).run()
-        except RuntimeError as error:
-            if not is_lost_peer(error):
-                raise
-            raise TrainingError(
-                "lost another process of this training; the next start goes on from the newest checkpoint"
-            ) from error
+        except (RuntimeError, MemoryError) as error:
+            raise _in_words(error) from error
+
+
+def _in_words(error: RuntimeError | MemoryError) -> Exception:
+    """What PyTorch says of a lost process or a lack of memory, as an error that tells what to do; others unchanged."""
+    if is_lost_peer(error):
+        return TrainingError("lost another process of this training; the next start goes on from the newest checkpoint")
+    if isinstance(error, MemoryError) or re.search(r"alloc|out of memory|invalid buffer size", str(error), re.I):
+        return TrainingError(
+            "not enough memory: a smaller train.batch_size, or a larger train.accumulate, needs less "
+            f"({str(error).strip().splitlines()[0][:200] if str(error).strip() else 'MemoryError'})"
+        )
+    return error
 
 
 def _finished(folder: RunFolder) -> bytes:
     """What a finished run says of itself, as JSON; null of one that is not."""
-    return json.dumps(read_facts(folder.path)["trained"] if folder.model.exists() else None).encode()
+    trained = None
+    if folder.model.exists():
+        try:
+            load(folder.path)
+            trained = read_facts(folder.path)["trained"]
+        except (ModelFileError, KeyError) as error:
+            warnings.warn(f"{error}; the model is made again from the checkpoints", stacklevel=2)
+    return json.dumps(trained).encode()
 
 
 class Training:
@@ -260,7 +280,8 @@ class Training:
                 save_failure(self.folder, self.keeper.pack(), self.state.counters, whole.batch(epoch, place), error)
         return TrainingError(
             f"stopped before step {self.state.counters.step + 1:,} changed anything: {error}. "
-            f"`paircaps replay {self.folder.path}` shows it again"
+            f"`paircaps replay {self.folder.path}` shows it again. A lower optimiser.lr or an optimiser.clip_norm may "
+            "help, with --fresh"
         )
 
     # --- logs ----------------------------------------------------------------------------------------------------
@@ -286,10 +307,11 @@ class Training:
             return f"{self.folder.path}: going on from step {self.resumed_at:,} of {self.steps:,}"
         model, datasets = self.recipe.model, self.datasets
         held = 0 if datasets.validation is None else len(datasets.validation)
+        routed = f", {model.routing}" if any(isinstance(part, Routing) for part in self.state.network.modules()) else ""
         return (
-            f"{self.folder.path}: {model.name}, {model.routing}, {self.loss_name} loss; {len(datasets.train):,} images "
-            f"to train on, {held:,} to choose by, {len(datasets.test):,} to test on; {self.steps:,} steps of "
-            f"{self.loader.batch_size}"
+            f"{self.folder.path}: {model.name}{routed}, {self.loss_name} loss; {len(datasets.train):,} images to train "
+            f"on, {held:,} to choose by, {len(datasets.test):,} to test on; steps: {self.steps:,} of "
+            f"{min(self.loader.batch_size, len(datasets.train)):,}"
         )
 
     def _log_window(self, lr: float, gradient: float) -> None:
@@ -314,7 +336,7 @@ def _numbers(seen: Evaluation) -> dict[str, Any]:
 
 def _epoch_line(row: dict[str, Any]) -> str:
     loss, accuracy = row["train_loss"], 100 * row["train_accuracy"]
-    text = f"epoch {row['epoch']:g}: training loss {loss:.4f}, accuracy {accuracy:.2f} %"
+    text = f"epoch {round(row['epoch'], 2):g}: training loss {loss:.4f}, accuracy {accuracy:.2f} %"
     if "validation_loss" in row:
         loss, accuracy = row["validation_loss"], 100 * row["validation_accuracy"]
         text += f"; validation loss {loss:.4f}, accuracy {accuracy:.2f} %"

@@ -23,6 +23,12 @@ from paircaps.routing import list_routings
 LARGE = 1e12
 
 
+def require_seed(seed: object) -> None:
+    """Refuse anything but a whole number of 64 bits."""
+    require_whole(seed=seed)
+    require_within("seed", seed, -(2**63), 2**63 - 1)
+
+
 @dataclass(frozen=True)
 class Model:
     """The network.
@@ -42,6 +48,10 @@ class Model:
     def __post_init__(self) -> None:
         require_known_name("name", self.name, list_models())
         require_known_name("routing", self.routing, list_routings())
+        for name in ("num_classes", "in_channels", "image_size", "routing", "routing_options"):
+            if name in self.options:
+                where = f"model.{name}" if name.startswith("routing") else "the images"
+                raise ValueError(f"options cannot hold {name!r}, which comes from {where}")
 
 
 @dataclass(frozen=True)
@@ -76,7 +86,7 @@ class Data:
         if self.limit is not None:
             require_positive(limit=self.limit)
         require_within("validation", self.validation, 0, 0.9)
-        require_whole(seed=self.seed)
+        require_seed(self.seed)
 
 
 @dataclass(frozen=True)
@@ -112,7 +122,9 @@ class Augment:
         require_within("brightness", self.brightness, 0, 1)
         for name, (least, most), lowest in (("scale", self.scale, 0.01), ("contrast", self.contrast, 0.0)):
             require_within(name, most, lowest, 100)
-            require_within(name, least, lowest, most)
+            require_within(name, least, lowest, 100)
+            if least > most:
+                raise ValueError(f"{name} must be [least, most], got [{least}, {most}]")
         if self.crop_size is not None:
             require_positive(crop_size=self.crop_size)
 
@@ -150,8 +162,8 @@ class Optimiser:
         require_within("eps", self.eps, 1e-30, 1)
         require_within("weight_decay", self.weight_decay, 0, 1e3)
         require_within("clip_norm", self.clip_norm, 0, LARGE)
-        if self.nesterov and not self.momentum:
-            raise ValueError("nesterov needs a momentum above 0")
+        if self.nesterov and (self.name != "sgd" or not self.momentum):
+            raise ValueError(f"nesterov needs sgd with a momentum above 0, got {self.name} with {self.momentum}")
 
 
 @dataclass(frozen=True)
@@ -176,6 +188,8 @@ class Schedule:
     final: float = 0.0
 
     def __post_init__(self) -> None:
+        if self.name == "drops" and not self.drops:
+            raise ValueError("drops must name an epoch at least, as [81, 122], got []")
         for drop in self.drops:
             require_within("drops", drop, 0, LARGE)
         require_within("every", self.every, 1e-6, LARGE)
@@ -224,7 +238,7 @@ class Train:
         require_positive(batch_size=self.batch_size, accumulate=self.accumulate, log_every=self.log_every)
         if self.batch_size % self.accumulate:
             raise ValueError(f"accumulate must divide batch_size, {self.batch_size}, got {self.accumulate}")
-        require_whole(seed=self.seed)
+        require_seed(self.seed)
         require_within("ema", self.ema, 0, 0.999999)
 
 
@@ -269,7 +283,8 @@ class Run:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        require_not_negative(threads=self.threads)
+        require_whole(threads=self.threads)
+        require_within("threads", self.threads, 0, 512)
         require_positive(checkpoint_every=self.checkpoint_every)
         require_within("keep", self.keep, 2, 1000)  # one to fall back on if the newest is damaged
 

@@ -48,6 +48,8 @@ def _check_types(tree: Mapping[str, Any]) -> Any:
             raise RecipeError(f"{section} is a section of keys, got {values!r}")
         for key in values:
             require_key(f"{section}.{key}")
+            if isinstance(values[key], str) and not _takes_text(f"{section}.{key}"):
+                raise RecipeError(f"{section}.{key} must be {_kind_in_words(f'{section}.{key}')}, got {values[key]!r}")
     try:
         return recipe_parser("recipe").parse_object(dict(tree))
     except (argparse.ArgumentError, TypeError, ValueError) as error:
@@ -102,12 +104,20 @@ def in_words(error: Exception) -> str:
     value = re.search(r"(?:Got|Given) value: (.*)", found[2])
     if found[1] not in KEYS or value is None:
         return f"{found[1]}: {' '.join(found[2].split())}"
-    return f"{found[1]} must be {_kind_in_words(found[1])}, got {value[1]}"
+    shown = value[1] if re.fullmatch(r"[-+\d.\[{].*", value[1]) else repr(value[1])
+    return f"{found[1]} must be {_kind_in_words(found[1])}, got {shown}"
+
+
+def _hint(key: str) -> Any:
+    section, name = key.split(".")[:2]
+    return get_type_hints(SECTIONS[section])[name]
+
+
+def _takes_text(key: str) -> bool:
+    return _hint(key) is str or get_origin(_hint(key)) is Literal
 
 
 def _kind_in_words(key: str) -> str:
-    section, name = key.split(".")[:2]
-    hint = get_type_hints(SECTIONS[section])[name]
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "null"}
 
     def say(kind: Any) -> str:
@@ -122,7 +132,7 @@ def _kind_in_words(key: str) -> str:
             return " or ".join(say(part) for part in get_args(kind))
         return words.get(kind, str(kind))
 
-    return say(hint)
+    return say(_hint(key))
 
 
 def parse_toml(text: str, name: str) -> Tree:
@@ -161,7 +171,7 @@ def _toml_value(value: object) -> str:
 def differences(old: Recipe, new: Recipe) -> list[str]:
     """Where two recipes ask for different results, a line each; how they run may differ."""
     return [
-        f"{key}: {_toml_or_unset(before)} there, {_toml_or_unset(after)} asked for"
+        f"{key}: {_toml_or_unset(before)} there, {_toml_or_unset(after)} here"
         for (key, before), (_, after) in zip(_values(old), _values(new), strict=True)
         if before != after
     ]
