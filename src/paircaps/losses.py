@@ -91,7 +91,7 @@ class Objective(nn.Module):
         drawing = loss.new_zeros(())
         if self.network.decoder is not None:
             drawn = self.network.decoder(capsules, labels)
-            drawing = self.decoder_weight * reconstruction_loss(drawn, originals.to(drawn.dtype), "sum")
+            drawing = self.decoder_weight * reconstruction_loss(drawn, originals, "sum")
         return Outcome(loss + drawing, drawing.detach(), count_right(capsules.activation.detach(), labels))
 
 

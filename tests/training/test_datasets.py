@@ -130,6 +130,15 @@ def test_parts_that_do_not_fit_are_refused(overrides, complaint):
         assemble(chosen)
 
 
+def test_no_process_may_be_left_without_images():
+    chosen = recipe(train={"batch_size": 16, "accumulate": 8})
+    datasets = load_datasets(chosen.data)
+    objective = build_objective(chosen, datasets, torch.device("cpu"))
+    require_trainable(chosen, objective, datasets, Processes())
+    with pytest.raises(RecipeError, match="4 processes"):
+        require_trainable(chosen, objective, datasets, Processes(0, 4))
+
+
 def assemble(chosen):
     datasets = load_datasets(chosen.data)
     objective = build_objective(chosen, datasets, torch.device("cpu"))

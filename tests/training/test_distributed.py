@@ -61,6 +61,19 @@ def test_two_processes_follow_one_to_float_error(nursery, tmp_path):
         torch.testing.assert_close(two[name], value, rtol=1e-2, atol=1e-3)
 
 
+def test_when_the_first_cannot_start_nobody_waits_for_it(nursery, tmp_path):
+    code, said = nursery.run(*command(tmp_path / "run", "--train.steps", 1))
+    assert code == 0, said
+    process = torchrun(tmp_path / "run", "--train.steps", 2)
+    try:
+        said, _ = process.communicate(timeout=60)
+    finally:
+        end(process)
+    assert process.returncode != 0
+    assert "holds a run of another recipe" in said
+    assert "another process could not go on; its message says why" in said
+
+
 def test_a_killed_rank_ends_all_and_the_next_start_goes_on(tmp_path):
     folder = tmp_path / "run"
     process = torchrun(folder, "--train.epochs", "300")

@@ -6,7 +6,7 @@ from paircaps.data import load_dataset
 from paircaps.errors import RecipeError
 from paircaps.experiments.recipes import list_recipes, load_recipe
 from paircaps.models import count_parameters, create_model
-from paircaps.training.recipe import Recipe, Run, Train
+from paircaps.training.recipe import Recipe, Run, Train, options_of
 from paircaps.training.recipe_text import KEYS, SECTIONS, differences, parse_toml, recipe_from_tree, to_toml
 
 
@@ -58,6 +58,12 @@ def test_the_recipes_are_the_papers(name, parameters, said):
 
 
 def test_schedules_and_crops_of_the_paper():
+    for name, decay in (("table2-cifar10", 1e-4), ("table2-svhn", 1e-4), ("table6", 1e-4), ("fig4-svhn", 0)):
+        optimiser = load_recipe(name).optimiser
+        assert (optimiser.momentum, optimiser.weight_decay) == (0.9, decay)
+    assert load_recipe("table2-svhn").schedule.factor == 0.1
+    fifth = load_recipe("table5")
+    assert (fifth.loss.decoder, fifth.loss.decoder_weight, fifth.model.name) == ("deconv", 0.0005, "resnet-caps-medium")
     assert load_recipe("table2-svhn").schedule.drops == (81, 122)
     sixth = load_recipe("table6")
     assert (sixth.schedule.name, sixth.schedule.every, sixth.schedule.factor) == ("halving", 20, 0.5)
@@ -165,7 +171,9 @@ def test_every_key_has_a_line_of_help():
 
 
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
-plain = st.one_of(st.integers(-(10**9), 10**9), st.booleans(), st.floats(allow_nan=False, allow_infinity=False), texts)
+plain = st.one_of(
+    st.none(), st.integers(-(10**9), 10**9), st.booleans(), st.floats(allow_nan=False, allow_infinity=False), texts
+)
 trees = st.dictionaries(texts, st.one_of(plain, st.lists(st.integers(0, 9), max_size=3)), max_size=3)
 
 
@@ -176,6 +184,15 @@ def test_any_recipe_survives_its_own_text(options, folder, lr, seed):
     tree["train"]["epochs"] = 1
     recipe = recipe_from_tree(tree)
     assert recipe_from_tree(parse_toml(to_toml(recipe), "text")) == recipe
+
+
+def test_a_null_among_options_survives_too():
+    """TOML has none: the run's own config.toml could not be read again, and the run not go on."""
+    recipe = load_recipe("glyphs", {"model": {"options": {"vote_norm": None}}})
+    again = recipe_from_tree(parse_toml(to_toml(recipe), "text"))
+    assert again == recipe
+    assert options_of(again.model.options) == {"vote_norm": None}
+    assert options_of({"blocks": [1, 2]}) == {"blocks": (1, 2)}
 
 
 def test_defaults_are_a_recipe():

@@ -7,9 +7,16 @@ import signal
 import time
 
 import pytest
+import torch
+from safetensors.torch import load_file
 from training.small import STEPS, checkpoints, command, results
 
-from paircaps.training import checkpoint
+from paircaps import load
+from paircaps.data import load_dataset
+from paircaps.losses import Loss, Objective
+from paircaps.training import checkpoint, evaluate
+from paircaps.training.datasets import load_datasets
+from paircaps.training.recipe import Data
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +57,67 @@ def test_twenty_kills_at_random_moments_change_nothing(nursery, tmp_path):
     assert results(tmp_path / "run") == results(tmp_path / "whole")
 
 
+def rows_of(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_validation_chooses_and_what_it_chose_is_saved(whole):
+    """The average of the weights, of the epoch that did best on the images held back, and not the last one."""
+    rows = rows_of(whole)
+    epochs = [row for row in rows if row["kind"] == "epoch"]
+    best = max(epochs, key=lambda row: (row["validation_accuracy"], -row["validation_loss"]))
+    assert best is not epochs[-1]  # or this test could not tell
+    trained = json.loads((whole / "model.json").read_text())["trained"]
+    assert trained["weights_of_step"] == best["step"]
+    assert trained["validation_accuracy"] == best["validation_accuracy"]
+    saved = load_file(whole / "model.safetensors")
+    chosen = checkpoint.read(checkpoint.path_of(whole / "checkpoints", best["step"])).tensors
+    names = [name for name, _ in load(whole).named_parameters()]
+    assert names
+    for name in names:
+        assert torch.equal(saved[name], chosen[f"average/{name}"])
+    assert sum(row["kind"] == "test" for row in rows) == 1
+
+
+def test_validation_is_of_the_images_held_back_and_test_of_the_others(whole):
+    network, trained = load(whole), json.loads((whole / "model.json").read_text())["trained"]
+    held = load_datasets(Data("glyphs", limit=300)).validation
+    assert (network.predict(held.images) == held.labels).double().mean().item() == trained["validation_accuracy"]
+    test = load_dataset("glyphs", "test").limit(300)
+    assert (network.predict(test.images) == test.labels).double().mean().item() == trained["test_accuracy"]
+
+
+def test_fewer_validations(nursery, tmp_path):
+    code, said = nursery.run(*command(tmp_path / "run", "--evaluate.every", 2))
+    assert code == 0, said
+    assert [row["step"] for row in rows_of(tmp_path / "run") if row["kind"] == "epoch"] == [STEPS]
+
+
+def test_mirrored_evaluation_is_what_is_tested(nursery, tmp_path):
+    code, said = nursery.run(*command(tmp_path / "run", "--evaluate.mirror", "true", "--train.steps", 2))
+    assert code == 0, said
+    found = rows_of(tmp_path / "run")[-1]["loss"]
+    network = load(tmp_path / "run")
+    judge, test = Objective(network, Loss(decoder="dense")), load_dataset("glyphs", "test").limit(300)
+    assert evaluate(judge, test, mirror=True).loss == pytest.approx(found, rel=1e-5)
+    assert evaluate(judge, test, mirror=False).loss != pytest.approx(found, rel=1e-5)
+
+
+def test_half_precision_goes_on_with_its_scale(nursery, tmp_path):
+    half = ("--train.precision", "fp16", "--train.steps", 6, "--run.checkpoint_every", 3)
+    code, said = nursery.run(*command(tmp_path / "whole", *half))
+    assert code == 0, said
+    child = nursery.start(*command(tmp_path / "run", *half))
+    child.wait_for(lambda: (tmp_path / "run" / "checkpoints" / "step-00000003").exists())
+    child.send(signal.SIGKILL)
+    child.wait()
+    code, said = nursery.run(*command(tmp_path / "run", *half))
+    assert code == 0, said
+    assert results(tmp_path / "run") == results(tmp_path / "whole")
+
+
 def test_no_row_comes_twice(whole):
-    rows = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    rows = rows_of(whole)
     assert [(row["kind"], row["step"]) for row in rows] == [
         ("step", 3),
         ("step", 6),
@@ -135,11 +201,14 @@ def test_metrics_without_a_checkpoint_are_no_fresh_start(nursery, whole, tmp_pat
 
 def test_a_best_checkpoint_that_is_lost_is_said_and_the_last_is_taken(nursery, whole, tmp_path):
     folder = unfinished(whole, tmp_path / "run")
-    flip_a_bit(folder / "checkpoints" / "step-00000008" / "state.safetensors")
+    best = json.loads((whole / "model.json").read_text())["trained"]["weights_of_step"]
+    flip_a_bit(checkpoint.path_of(folder / "checkpoints", best) / "state.safetensors")
     code, said = nursery.run(*command(folder))
     assert code == 0
     assert "the best weights are lost" in said
-    assert json.loads((folder / "model.json").read_text())["trained"]["weights_of_step"] == STEPS
+    trained = json.loads((folder / "model.json").read_text())["trained"]
+    assert trained["weights_of_step"] == STEPS
+    assert trained["validation_accuracy"] is None
 
 
 def test_missing_rows_are_an_error(nursery, whole, tmp_path):

@@ -28,7 +28,7 @@ def test_rows_after_the_checkpoint_are_cut_off(tmp_path):
 
 def test_timings_carry_the_time(tmp_path):
     timing = TimingFile(tmp_path / "timing.jsonl")
-    timing.add(step=3)
+    timing.add({"step": 3})
     timing.close()
     assert json.loads((tmp_path / "timing.jsonl").read_text()).keys() == {"time", "step"}
 

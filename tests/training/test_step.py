@@ -96,13 +96,15 @@ def test_nothing_changes_when_something_is_not_finite(where):
 
 
 def test_fp16_lowers_its_scale_in_place_of_a_step_that_overflows():
-    stepper, state, batch = parts(train={"precision": "fp16"})
+    stepper, state, batch = parts(train={"precision": "fp16", "ema": 0.5})
     assert state.counters.scale == FIRST_SCALE
+    average = {name: value.clone() for name, value in state.average.values.items()}
     hook = next(iter(state.network.parameters())).register_hook(lambda gradient: gradient * math.inf)
     before = weights(state)
     stepper(batch, 16, 1e-3)
     assert state.counters.scale == FIRST_SCALE / 2
     assert all(torch.equal(value, before[name]) for name, value in weights(state).items())
+    assert all(torch.equal(value, average[name]) for name, value in state.average.values.items())
     hook.remove()
     stepper(batch, 16, 1e-3)
     assert state.counters.scale == FIRST_SCALE / 2

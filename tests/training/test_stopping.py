@@ -3,13 +3,24 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 from training.small import checkpoints, command, results
 
+from paircaps.errors import TrainingError
 from paircaps.training import checkpoint
+from paircaps.training.assemble import training_loader
+from paircaps.training.datasets import load_datasets
+from paircaps.training.distributed import Processes
+from paircaps.training.folder import RunFolder
+from paircaps.training.runlog import MetricsFile
 
 LONG = ("--train.epochs", 500, "--run.checkpoint_every", 10_000)
 
@@ -55,11 +66,57 @@ def test_signals_by_the_dozen_corrupt_nothing(nursery, tmp_path):
             time.sleep(0.004)
         code = child.wait(20)
         assert code in (0, 130), child.said()
+        assert code == 0 or "stopped by SIGINT at step" in child.said()  # it was saved, not torn off
         stops += code == 130
         if code == 0:
             break
     assert stops >= 2
     assert results(folder) == results(tmp_path / "whole")
+
+
+def test_a_signal_in_the_middle_of_a_validation_stops_it(nursery, tmp_path):
+    slow = ("--data.limit", 1500, "--data.validation", 0.9, "--evaluate.batch_size", 1, "--train.log_every", 1)
+    child = nursery.start(*command(tmp_path / "run", *slow))
+    child.wait_for(lambda: "step 4/" in child.said())  # 150 images make four steps
+    time.sleep(0.3)
+    begin = time.monotonic()
+    child.send(signal.SIGTERM)
+    assert child.wait(10) == 143
+    assert time.monotonic() - begin < 2  # 1,350 images one by one take longer
+    counters = checkpoint.newest(tmp_path / "run" / "checkpoints")[0].facts["counters"]
+    assert (counters["step"], counters["evaluated"]) == (4, -1)
+
+
+def test_a_long_operation_cannot_keep_a_stopped_process_alive():
+    """Python's own handler waits for the operation to return; the watcher does not."""
+    code = (
+        "import hashlib, os, signal; from paircaps.training.signals import StopSignals\n"
+        "with StopSignals(patience=0.5):\n"
+        "    print('ready', flush=True)\n"
+        "    hashlib.pbkdf2_hmac('sha256', b'a', b'b', 400_000_000)\n"  # minutes, without a look at signals
+    )
+    reset = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=reset
+    ) as process:
+        try:
+            process.stdout.readline()
+            time.sleep(0.2)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=8)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert b"in the middle of a step; the newest checkpoint stands" in said
+
+
+def test_a_disk_that_fills_up_while_a_row_is_written(tmp_path):
+    metrics = MetricsFile(tmp_path / "metrics.jsonl", 0)
+    metrics._file.close()
+    metrics._file = Path("/dev/full").open("ab", buffering=0)  # noqa: SIM115
+    with pytest.raises(TrainingError, match=r"metrics.jsonl: cannot write a row: No space left on device"):
+        metrics.add({"step": 1})
+    metrics.close()  # leaves nothing that would fail once more
 
 
 def test_a_full_disk_leaves_the_checkpoint_before_it(nursery, tmp_path):
@@ -179,6 +236,13 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(nursery, tmp_path, pr
     found, _ = checkpoint.newest(folder / "checkpoints")
     assert found.facts["counters"]["step"] == step - 1  # nothing was updated
     assert not (folder / "model.json").exists()
+
+    recipe = RunFolder(folder).read_recipe()
+    batch = training_loader(recipe, load_datasets(recipe.data), Processes()).batch(0, step - 1)
+    saved = load_file(folder / "failure" / "batch.safetensors")
+    assert step > 1  # or any batch would do
+    assert torch.equal(saved["index"], batch.index)
+    assert torch.equal(saved["images"], batch.images)
 
     code, shown = nursery.run("replay", folder, "--json")
     assert code == 0

@@ -12,22 +12,21 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 
+from paircaps.bench.bare import bare_step
 from paircaps.bench.timing import Timing, interleaved
 from paircaps.data import DataError, ImageDataset, Info, StoredDataset
 from paircaps.data.cards import CARDS
-from paircaps.errors import TrainingError
+from paircaps.errors import RecipeError
 from paircaps.machine import describe_machine, machine_line
-from paircaps.training.assemble import build_objective, choose_device, memory_format, training_loader
-from paircaps.training.datasets import Datasets, hold_back, open_dataset, targets
+from paircaps.training.assemble import build_objective, choose_device, training_loader
+from paircaps.training.datasets import Datasets, hold_back, open_dataset
 from paircaps.training.distributed import Processes
 from paircaps.training.folder import RunFolder, locked_folder
 from paircaps.training.loop import Training
-from paircaps.training.optimiser import create_optimiser
 from paircaps.training.recipe import Data, Recipe
 
 GOAL = 0.97
@@ -54,12 +53,15 @@ def bench_train(recipes: Mapping[str, Recipe], seconds: float = 10.0) -> dict[st
 
 
 def _bench_recipe(name: str, recipe: Recipe, seconds: float) -> dict[str, object]:
+    if recipe.train.precision != "fp32" or recipe.train.accumulate > 1 or recipe.train.ema:
+        raise RecipeError(f"{name}: the bare step it would be timed beside is fp32, without accumulation and average")
     datasets, source = stand_in_datasets(recipe.data)
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         folder = stack.enter_context(locked_folder(Path(place)))
         training = Training(recipe, folder, Processes(), choose_device(recipe.run), quiet=True, datasets=datasets)
         training.open_logs(stack)
-        bare = _bare_step(recipe, datasets)
+        batch = training_loader(recipe, datasets, Processes()).batch(0, 0)
+        bare = bare_step(recipe, build_objective(recipe, datasets, choose_device(recipe.run)), batch)
         steps = _steps_in(bare, seconds)
         timings = interleaved({"loop": _loop_step(training), "bare": bare}, steps, warm_up=3)
         checkpoint = _checkpoint_seconds(training, folder)
@@ -86,8 +88,11 @@ def stand_in_datasets(settings: Data) -> tuple[Datasets, str]:
     try:
         options = {**settings.options, "download": False} if settings.name in CARDS else settings.options
         whole: ImageDataset = open_dataset(settings.name, "train", settings.folder, options)
-        source = "the real files" if CARDS[settings.name].files else "made"
+        card = CARDS.get(settings.name)
+        source = "made" if card is not None and not card.files else "the real files"
     except DataError:
+        if settings.name not in CARDS:
+            raise
         whole, source = _stand_in(settings)
     train, validation = hold_back(whole, settings.validation, settings.seed)
     return Datasets(train.kept(), validation, whole), source
@@ -114,25 +119,6 @@ def _loop_step(training: Training) -> Callable[[], None]:
     return step
 
 
-def _bare_step(recipe: Recipe, datasets: Datasets) -> Callable[[], None]:
-    """Forward, backward and update on one batch that lies ready, and nothing else."""
-    if recipe.train.precision != "fp32" or recipe.train.accumulate > 1 or recipe.train.ema:
-        raise TrainingError("the bare step is fp32, without accumulation and average")
-    device = choose_device(recipe.run)
-    objective = build_objective(recipe, datasets, device)
-    optimiser = create_optimiser(recipe.optimiser, objective)
-    batch = training_loader(recipe, datasets, Processes()).batch(0, 0)
-    batch = replace(batch, images=batch.images.contiguous(memory_format=memory_format(recipe, objective)))
-    labels, originals = targets(batch)
-
-    def step() -> None:
-        optimiser.zero_grad()
-        (objective(batch.images, labels, originals).loss / len(batch)).backward()
-        optimiser.step()
-
-    return step
-
-
 def _steps_in(step: Callable[[], None], seconds: float) -> int:
     step()
     begin = time.perf_counter()
@@ -155,7 +141,7 @@ def as_markdown(result: dict) -> str:
         "",
         "Images a second of the whole loop, with quartiles, beside bare forward, backward and update on one batch that "
         "lies ready; one step of each in turn, medians over all steps. The loop's share of the bare speed should be "
-        f"{100 * result['goal']:.0f} % or more. Checkpoints come every 500 steps. {machine_line()}.",
+        f"{100 * result['goal']:.0f} % or more. {machine_line()}.",
         "",
         "| recipe | batch | steps | images a second | quartiles | bare | loop / bare | a checkpoint | data |",
         "|---|---|---|---|---|---|---|---|---|",

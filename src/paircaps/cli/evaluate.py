@@ -17,9 +17,10 @@ from paircaps.losses import Loss, Objective
 from paircaps.model_files import load, read_facts
 from paircaps.network import Network
 from paircaps.predict import Prediction, find_pictures, predict_pictures
-from paircaps.training.datasets import labels_per_image
+from paircaps.training.datasets import labels_per_image, tested_name, tested_options
 from paircaps.training.evaluation import Evaluation, evaluate
 from paircaps.training.folder import RunFolder
+from paircaps.training.recipe import options_of
 
 _WIDEST_TABLE = 20
 
@@ -34,7 +35,7 @@ def add_commands(commands: Any) -> None:
     judge.add_argument("--split", default="test", help="test unless told")
     judge.add_argument("--limit", type=whole_number(1), help="look at no more images than this, taken at random")
     judge.add_argument("--batch-size", type=whole_number(1), default=256, help="images at a time")
-    judge.add_argument("--mirror", action="store_true", help="add the activations of mirror images, as a recipe may")
+    judge.add_argument("--mirror", action="store_true", help="take the mean with mirror images, as a recipe may")
     judge.add_argument("--json", action="store_true", help="as JSON")
     add_option(judge)
     judge.set_defaults(run=run_evaluate)
@@ -83,11 +84,9 @@ def _dataset(options: argparse.Namespace) -> ImageDataset:
     if not folder.config.exists():
         raise PaircapsError(f"{options.folder}: has no {folder.config.name} to tell the dataset by: give --data NAME")
     settings = folder.read_recipe().data
-    same = not settings.test or settings.test == settings.name
-    own = {**settings.options, **settings.test_options} if same else settings.test_options
-    as_loaded = {key: tuple(value) if isinstance(value, list) else value for key, value in own.items()}
     root = options.data_dir or (path(settings.folder) if settings.folder else None)
-    dataset = load_named(settings.test or settings.name, options.split, root, {**as_loaded, **given})
+    own = options_of(tested_options(settings))
+    dataset = load_named(tested_name(settings), options.split, root, {**own, **given})
     return dataset.limit(settings.limit, settings.seed)
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from paircaps.cli.arguments import path
 from paircaps.errors import RecipeError
 from paircaps.experiments.recipes import list_recipes, read_tree, with_places
-from paircaps.training.failure import Replay, failure_folder
+from paircaps.training.failure import Replay
+from paircaps.training.folder import existing_folder
 from paircaps.training.loop import Result, train
 from paircaps.training.recipe_text import (
     in_words,
@@ -75,7 +76,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     return argparse.Namespace(
         run=run_train,
         recipe=recipe,
-        out=path(given.get("out") or ".") if given.get("out") else None,
+        out=path(given["out"]) if given.get("out") else None,
         fresh=bool(given.get("fresh")),
         quiet=bool(given.get("quiet")),
         print_config=bool(given.get("print_config")),
@@ -116,7 +117,7 @@ def _count(number: int, what: str) -> str:
 
 def run_replay(options: argparse.Namespace) -> int:
     """Take a failed step again: 0 if it fails again, 1 if it does not."""
-    seen = replay(failure_folder(options.folder))
+    seen = replay(existing_folder(options.folder))
     print(json.dumps(_replay_facts(seen), indent=2) if options.json else _replay_text(seen))
     return 0 if seen.shown_again else 1
 

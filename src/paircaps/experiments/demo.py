@@ -6,15 +6,17 @@ has never seen: a small Table 3 of the paper.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from paircaps._files import write_whole
+from paircaps.bench.bare import BareStep, bare_step
 from paircaps.bench.memory import bytes_for_backward
 from paircaps.bench.timing import interleaved
 from paircaps.data import ImageDataset, Loader, load_dataset
@@ -25,9 +27,7 @@ from paircaps.model_files import load
 from paircaps.models import count_parameters
 from paircaps.network import Network
 from paircaps.training import train
-from paircaps.training.assemble import memory_format
 from paircaps.training.evaluation import evaluate
-from paircaps.training.optimiser import create_optimiser
 from paircaps.training.recipe import Recipe
 
 CONTENDERS = {
@@ -93,7 +93,7 @@ def run_demo(
         affine[title] = result.trained["test_accuracy"]
     rows = _measure(recipes, networks, affine)
     first = next(iter(recipes.values()))
-    table = as_markdown(rows, first)
+    table = as_markdown(rows, first, len(load_dataset(first.data.test, "test").limit(limit)))
     write_whole(out / "table.md", table.encode())
     pictures = []
     for name in (first.data.name, first.data.test):
@@ -107,46 +107,22 @@ def _measure(recipes: Mapping[str, Recipe], networks: Mapping[str, Network], aff
     moved = load_dataset(settings.name, "test").limit(settings.limit, settings.seed)
     objectives = {title: Objective(network, Loss(decoder="deconv")) for title, network in networks.items()}
     seen = {title: evaluate(objective, moved).accuracy for title, objective in objectives.items()}
-    passes = {title: _forward(objective, recipes[title], moved) for title, objective in objectives.items()}
-    kept = {title: bytes_for_backward(passes[title], objectives[title]) for title in passes}
-    timings = interleaved(
-        {title: _step(passes[title], objectives[title], recipes[title]) for title in passes}, _REPEATS
-    )
+    steps = {title: _step_of_a_copy(recipes[title], objective, moved) for title, objective in objectives.items()}
+    kept = {title: bytes_for_backward(step.forward, step.objective) for title, step in steps.items()}
+    timings = interleaved(steps, _REPEATS)
     return [
         Row(title, seen[title], affine[title], count_parameters(net.model), timings[title].median, kept[title])
         for title, net in networks.items()
     ]
 
 
-def _forward(objective: Objective, recipe: Recipe, dataset: ImageDataset) -> Callable[[], Tensor]:
-    """A forward pass of one batch, as in training."""
+def _step_of_a_copy(recipe: Recipe, objective: Objective, dataset: ImageDataset) -> BareStep:
+    """A training step to be timed; the trained network itself stays what it is."""
     batch = Loader(dataset, recipe.train.batch_size, seed=0).batch(0, 0)
-    layout = memory_format(recipe, objective)
-    objective.to(memory_format=layout)  # pyright: ignore[reportCallIssue]
-    images = batch.images.contiguous(memory_format=layout)
-
-    def forward() -> Tensor:
-        objective.train()
-        return objective(images, batch.labels, images).loss / len(images)
-
-    return forward
+    return bare_step(recipe, copy.deepcopy(objective), batch)
 
 
-def _step(forward: Callable[[], Tensor], objective: Objective, recipe: Recipe) -> Callable[[], None]:
-    """A whole step; its learning rate is 0, so the trained weights stay what they are."""
-    optimiser = create_optimiser(recipe.optimiser, objective)
-    for group in optimiser.param_groups:
-        group["lr"] = 0.0
-
-    def step() -> None:
-        optimiser.zero_grad()
-        forward().backward()
-        optimiser.step()
-
-    return step
-
-
-def as_markdown(rows: list[Row], recipe: Recipe) -> str:
+def as_markdown(rows: list[Row], recipe: Recipe, tested: int) -> str:
     """The table, with what it was measured on."""
     lines = [
         "| network | translated glyphs | affine glyphs | parameters | seconds a step | kept for backward |",
@@ -161,7 +137,7 @@ def as_markdown(rows: list[Row], recipe: Recipe) -> str:
     lines += [
         "",
         f"{settings.steps} steps of {settings.batch_size} translated glyphs, seed {settings.seed}, with a decoder. "
-        f"Accuracy on {recipe.data.limit or 2000:,} test glyphs each; affine ones are never seen in training. "
+        f"Accuracy on {tested:,} test glyphs each; affine ones are never seen in training. "
         "Parameters without the decoder; "
         f"seconds are medians of {_REPEATS} interleaved repeats. {machine_line()}.",
     ]
@@ -196,8 +172,7 @@ def draw_reconstructions(networks: Mapping[str, Network], dataset: ImageDataset,
         f"{dataset.info.name}, redrawn from the pose of its most active capsule; red: taken for another digit",
         fontsize=10,
     )
-    content = _png(figure)
-    write_whole(path, content)
+    write_whole(path, _png(figure))
 
 
 def _mark(axis: Any, guess: str, right: Any) -> None:
@@ -208,8 +183,6 @@ def _mark(axis: Any, guess: str, right: Any) -> None:
 
 
 def _png(figure: Any) -> bytes:
-    import io
-
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=120)
     return buffer.getvalue()

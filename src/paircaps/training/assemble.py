@@ -14,7 +14,7 @@ from paircaps.losses import Objective
 from paircaps.network import Network, NetworkSpec, Preparation
 from paircaps.training.datasets import Datasets, augmentation, labels_per_image
 from paircaps.training.distributed import Processes
-from paircaps.training.recipe import Recipe, Run
+from paircaps.training.recipe import Recipe, Run, options_of
 
 _LEAST_CHANNELS = 8
 """Of a strided 1×1 convolution in channels_last on a CPU; with fewer, torch 2.13 writes past its memory (LOG.md)."""
@@ -67,10 +67,10 @@ def network_spec(recipe: Recipe, dataset: ImageDataset) -> NetworkSpec:
         "in_channels": channels,
         "image_size": crop,
         "routing": recipe.model.routing,
-        **recipe.model.options,
+        **options_of(recipe.model.options),
     }
     if recipe.model.routing_options:
-        arguments["routing_options"] = recipe.model.routing_options
+        arguments["routing_options"] = options_of(recipe.model.routing_options)
     try:
         preparation = Preparation((height, width), crop, recipe.data.standardise)
     except ValueError as error:
@@ -108,8 +108,10 @@ def require_trainable(recipe: Recipe, objective: Objective, datasets: Datasets, 
     """Batch norm has nothing to learn from one image, and says so late and in its own words."""
     if not any(isinstance(part, _BatchNorm) for part in objective.modules()):
         return
-    parts = recipe.train.accumulate * (1 if recipe.train.sync_norm else processes.world_size)
-    if min(recipe.train.batch_size, len(datasets.train)) // parts < 2:
+    images, accumulate = min(recipe.train.batch_size, len(datasets.train)), recipe.train.accumulate
+    share = images // processes.world_size // accumulate  # of one process, at a time
+    together = share if not recipe.train.sync_norm else images // accumulate
+    if together < 2 or (processes.world_size > 1 and share < 1):
         raise RecipeError(
             f"batch norm needs two images at a time: {len(datasets.train)} images to train on, train.batch_size "
             f"{recipe.train.batch_size}, train.accumulate {recipe.train.accumulate}, {processes.world_size} processes"

@@ -59,10 +59,12 @@ def write(folder: Path, step: int, checkpoint: Checkpoint) -> Path:
     Raises:
         CheckpointError: if the disk is full, or does not let us.
     """
-    final = folder / f"step-{step:08d}"
+    final = path_of(folder, step)
     partial = folder / f".partial-{final.name}-{secrets.token_hex(4)}"
     try:
-        folder.mkdir(exist_ok=True)
+        if not folder.exists():
+            folder.mkdir()
+            sync_folder(folder.parent)
         write_state(partial, checkpoint)
         if final.exists():  # a damaged one, or the same
             final.rename(folder / f".old-{final.name}-{secrets.token_hex(4)}")

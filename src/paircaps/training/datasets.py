@@ -24,7 +24,7 @@ from paircaps.data import (
 )
 from paircaps.data.randomness import permutation
 from paircaps.errors import RecipeError
-from paircaps.training.recipe import Augment, Data
+from paircaps.training.recipe import Augment, Data, options_of
 
 _SECOND_LABEL, _ORIGINALS = "second_label", "originals"
 
@@ -65,13 +65,22 @@ class Datasets:
 def load_datasets(settings: Data) -> Datasets:
     """All images of a recipe; the test set too, so that a missing one shows before the training, not after it."""
     whole = open_dataset(settings.name, "train", settings.folder, settings.options).limit(settings.limit, settings.seed)
-    same = not settings.test or settings.test == settings.name
-    test_options = {**settings.options, **settings.test_options} if same else settings.test_options
-    test = open_dataset(settings.test or settings.name, "test", settings.folder, test_options)
+    test = open_dataset(tested_name(settings), "test", settings.folder, tested_options(settings))
     _require_alike(whole, test)
     train, validation = hold_back(whole, settings.validation, settings.seed)
     validation = None if validation is None else validation.kept()
     return Datasets(train.kept(), validation, test.limit(settings.limit, settings.seed))
+
+
+def tested_name(settings: Data) -> str:
+    """The dataset to test on."""
+    return settings.test or settings.name
+
+
+def tested_options(settings: Data) -> dict[str, object]:
+    """Its options: where it is the dataset trained on, those of that one too."""
+    same = tested_name(settings) == settings.name
+    return {**settings.options, **settings.test_options} if same else settings.test_options
 
 
 def _require_alike(train: ImageDataset, test: ImageDataset) -> None:
@@ -90,7 +99,7 @@ def _require_alike(train: ImageDataset, test: ImageDataset) -> None:
 
 def open_dataset(name: str, split: str, folder: str, options: dict[str, object]) -> ImageDataset:
     """One split of a dataset; a wrong option is an error of the recipe."""
-    options = {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+    options = options_of(options)
     root = Path(folder).expanduser() if folder else None
     try:
         if os.sep in name:

@@ -165,19 +165,18 @@ class SyncedNorm(_BatchNorm):
             return F.batch_norm(
                 x, self.running_mean, self.running_var, self.weight, self.bias, False, 0.0, self.eps
             ).reshape(input.shape)
-        mean, variance = self._statistics(x.float())
         shape = (1, -1, *([1] * (x.dim() - 2)))
+        mean, variance = self._statistics(x.float(), shape)
         scale = (variance + self.eps).rsqrt() * self.weight
         out = (x.float() - mean.view(shape)) * scale.view(shape) + self.bias.view(shape)
         return out.to(input.dtype).reshape(input.shape)
 
-    def _statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _statistics(self, x: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         """Mean and variance of each channel over all processes, in two passes, for the one-pass form cancels."""
         over = [axis for axis in range(x.dim()) if axis != 1]
         count = x.new_tensor([x.numel() / self.num_features])
         dist.all_reduce(count)
         mean = _Sum.apply(x.sum(over)) / count
-        shape = (1, -1, *([1] * (x.dim() - 2)))
         variance = _Sum.apply((x - mean.view(shape)).square().sum(over)) / count
         self._keep(mean.detach(), variance.detach() * count / (count - 1).clamp_min(1))
         return mean, variance

@@ -31,7 +31,8 @@ class Evaluation:
         calibration_error: how far confidence and accuracy are apart, on average over 15 bins of confidence (ECE).
             Confidence is the softmax of a network trained with cross entropy, and the activation of others; None
             where images have two labels.
-        drawing_error: squared error of a drawing, summed over its pixels; None without a decoder.
+        drawing_error: squared error of a drawing, summed over its pixels, of the most active capsule's pose (of two
+            labels, theirs); None without a decoder.
     """
 
     images: int
@@ -78,7 +79,7 @@ def evaluate(
         objective: a network, in eval mode, and its loss; on the device of the dataset.
         dataset: of the network's classes.
         batch_size: images at a time.
-        mirror: add the activations of each image and of its mirror image.
+        mirror: take the mean of the activations of each image and of its mirror image.
         processes: that share the work.
         memory_format: of the images.
         between: called before every batch; what it raises ends the evaluation.
@@ -98,7 +99,10 @@ def evaluate(
             activation = (activation + objective.network(images.flip(-1)).activation) / 2
         error = 0.0
         if objective.network.decoder is not None:
-            drawn = objective.network.decoder(capsules, labels)
+            chosen = (
+                labels if labels.dim() == 2 else None
+            )  # at test the most active capsule is drawn; of two, the labels'
+            drawn = objective.network.decoder(capsules, chosen)
             error = float(reconstruction_loss(drawn, originals, "sum"))
         loss = float(objective.class_loss(activation, labels)) + objective.decoder_weight * error
         _count(tally, activation.cpu(), labels.cpu(), loss, error, objective.loss_name)

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -61,7 +60,10 @@ class Replay:
 def save_failure(
     folder: RunFolder, saved: checkpoint.Checkpoint, counters: Counters, batch: Batch, error: NotFinite
 ) -> None:
-    """Write down the state before the step, its whole batch, and what was seen."""
+    """Write down weights and optimiser as they were before the step, its whole batch, and what was seen.
+
+    Batch norm's running statistics have seen the batch by then; a training step does not read them.
+    """
     shutil.rmtree(folder.failure, ignore_errors=True)
     folder.failure.mkdir()
     checkpoint.write_state(folder.failure / _STATE, saved)
@@ -121,10 +123,3 @@ def _watched(objective: Objective) -> Iterator[list[str]]:
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def failure_folder(path: Path) -> RunFolder:
-    """The folder of a run, if there is one."""
-    if not path.is_dir():
-        raise TrainingError(f"{path}: no such folder")
-    return RunFolder(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -104,7 +105,8 @@ def locked_folder(path: Path) -> Iterator[RunFolder]:
     except OSError as error:
         raise TrainingError(f"{path}: cannot write to this folder: {error.strerror or error}") from None
     try:
-        (path / _OWNER).write_text(f"process {os.getpid()} on {socket.gethostname()}")
+        with contextlib.suppress(OSError):  # a courtesy
+            (path / _OWNER).write_text(f"process {os.getpid()} on {socket.gethostname()}")
         yield RunFolder(path)
     finally:
         (path / _OWNER).unlink(missing_ok=True)
@@ -125,6 +127,7 @@ def prepare(folder: RunFolder, recipe: Recipe, fresh: bool) -> None:
         TrainingError: if another recipe's run is here; the message shows where they differ. Or if what is here was not
             written by a training: that is never removed.
     """
+    remove_partial(folder)
     if folder.config.exists():
         found = differences(folder.read_recipe(), recipe)
         if found and not fresh:
@@ -132,7 +135,6 @@ def prepare(folder: RunFolder, recipe: Recipe, fresh: bool) -> None:
                 f"{folder.path}: holds a run of another recipe. --fresh starts over, or take another --out. "
                 "It differs in\n  " + "\n  ".join(found)
             )
-        remove_partial(folder)
         if not fresh:
             return
         clear(folder)
@@ -165,3 +167,10 @@ def clear(folder: RunFolder) -> None:
         if path.is_dir() and not any(path.iterdir()):
             path.rmdir()
     folder.config.unlink(missing_ok=True)
+
+
+def existing_folder(path: Path) -> RunFolder:
+    """The folder of a run that is only looked at."""
+    if not path.is_dir():
+        raise TrainingError(f"{path}: no such folder")
+    return RunFolder(path)

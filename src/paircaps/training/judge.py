@@ -24,6 +24,7 @@ class Judge:
         settings: of evaluation.
         loader: of training images, to settle batch norm with.
         processes: that share the work.
+        memory_format: of images.
         between: called before every batch; what it raises ends the evaluation.
     """
 

@@ -7,6 +7,7 @@ killed at any moment goes on from its newest checkpoint to the very same end.
 from __future__ import annotations
 
 import json
+import math
 import re
 import warnings
 from collections.abc import Iterator
@@ -45,6 +46,9 @@ from paircaps.training.schedule import rate
 from paircaps.training.signals import Stopped, StopSignals
 from paircaps.training.state import Average, Counters, State, Sums
 from paircaps.training.step import NotFinite, Stepper
+
+_NO_MEMORY = r"not enough memory|can't allocate|alloc_cpu|out of memory|invalid buffer size"
+"""How PyTorch says it, on its devices."""
 
 
 @dataclass(frozen=True)
@@ -93,19 +97,22 @@ def train(recipe: Recipe, out: Path | str, *, fresh: bool = False, quiet: bool =
                 return Result(folder.path, finished, None)
             return Training(recipe, folder, processes, device, quiet or not processes.first).run()
         except (RuntimeError, MemoryError) as error:
-            raise _in_words(error) from error
+            told = _in_words(error)
+            if told is None:
+                raise
+            raise told from error
 
 
-def _in_words(error: RuntimeError | MemoryError) -> Exception:
-    """What PyTorch says of a lost process or a lack of memory, as an error that tells what to do; others unchanged."""
+def _in_words(error: RuntimeError | MemoryError) -> TrainingError | None:
+    """What PyTorch says of a lost process or a lack of memory, as an error that tells what to do; None of others."""
     if is_lost_peer(error):
         return TrainingError("lost another process of this training; the next start goes on from the newest checkpoint")
-    if isinstance(error, MemoryError) or re.search(r"alloc|out of memory|invalid buffer size", str(error), re.I):
+    if isinstance(error, MemoryError) or re.search(_NO_MEMORY, str(error), re.IGNORECASE):
         return TrainingError(
             "not enough memory: a smaller train.batch_size, or a larger train.accumulate, needs less "
             f"({str(error).strip().splitlines()[0][:200] if str(error).strip() else 'MemoryError'})"
         )
-    return error
+    return None
 
 
 def _finished(folder: RunFolder) -> bytes:
@@ -243,7 +250,7 @@ class Training:
             "seed": self.recipe.train.seed,
             "steps": counters.step,
             "weights_of_step": step,
-            "validation_accuracy": counters.best[0] if counters.best else None,
+            "validation_accuracy": counters.best[0] if counters.best and step == counters.best_step else None,
             "test_accuracy": seen.accuracy,
             "test_loss": seen.loss,
             "test_images": seen.images,
@@ -279,7 +286,7 @@ class Training:
                 whole = training_loader(self.recipe, self.datasets, Processes())
                 save_failure(self.folder, self.keeper.pack(), self.state.counters, whole.batch(epoch, place), error)
         return TrainingError(
-            f"stopped before step {self.state.counters.step + 1:,} changed anything: {error}. "
+            f"stopped before step {self.state.counters.step + 1:,} changed any weight: {error}. "
             f"`paircaps replay {self.folder.path}` shows it again. A lower optimiser.lr or an optimiser.clip_norm may "
             "help, with --fresh"
         )
@@ -296,7 +303,9 @@ class Training:
         if first:
             self.metrics = stack.enter_context(closing(MetricsFile(self.folder.metrics, counters.metrics_bytes)))
             self.timing = stack.enter_context(closing(TimingFile(self.folder.timing)))
-            self.timing.add(start=counters.step, processes=self.processes.world_size, machine=describe_machine())
+            self.timing.add(
+                {"start": counters.step, "processes": self.processes.world_size, "machine": describe_machine()}
+            )
         self.display = stack.enter_context(
             closing(Display(self.steps, counters.step, self.loader.batch_size, self.quiet))
         )
@@ -317,10 +326,13 @@ class Training:
     def _log_window(self, lr: float, gradient: float) -> None:
         counters = self.state.counters
         means = counters.window.means()
-        self._write_row("step", {"epoch": counters.step / len(self.loader), **means, "lr": lr, "gradient": gradient})
+        self._write_row(
+            "step", {"epoch": counters.step / len(self.loader), **means, "lr": lr, "gradient": _finite(gradient)}
+        )
         self.display.log(counters.step, means["loss"], means["accuracy"])
         if self.timing is not None:
-            self.timing.add(step=counters.step, images_per_second=round(self.display.speed(counters.step), 1))
+            speed = round(self.display.speed(counters.step), 1)
+            self.timing.add({"step": counters.step, "images_per_second": speed})
         counters.window = Sums()
 
     def _write_row(self, kind: str, row: dict[str, Any]) -> None:
@@ -328,6 +340,11 @@ class Training:
         if self.metrics is not None:
             self.metrics.add({"kind": kind, "step": step, **row})
             self.events.add(kind, step, row)
+
+
+def _finite(value: float) -> float | None:
+    """For JSON, which has no infinity: under fp16 a gradient may overflow, and its step is left out."""
+    return value if math.isfinite(value) else None
 
 
 def _numbers(seen: Evaluation) -> dict[str, Any]:

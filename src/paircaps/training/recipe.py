@@ -6,6 +6,7 @@ messages.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -21,6 +22,14 @@ from paircaps.registry import require_known_name
 from paircaps.routing import list_routings
 
 LARGE = 1e12
+NULL = "none"
+"""What stands for None among the options of a model, a routing or a dataset."""
+
+
+def options_of(table: Mapping[str, object]) -> dict[str, object]:
+    """Options as Python takes them: TOML's lists are tuples, and ``"none"`` is None."""
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    return {key: None if value == NULL else value for key, value in values.items()}
 
 
 def require_seed(seed: object) -> None:
@@ -36,7 +45,7 @@ class Model:
     Args:
         name: one of paircaps.list_models(), such as resnet-caps-small, capsnet or resnet-pool.
         routing: one of paircaps.list_routings(): fm, dynamic, em.
-        options: other arguments of the model, such as {"blocks": [4, 4, 4]}.
+        options: other arguments of the model, such as {"blocks": [4, 4, 4]}; "none" is None.
         routing_options: arguments of the routing, such as {"iterations": 1}.
     """
 
@@ -249,7 +258,7 @@ class Evaluate:
     Args:
         every: epochs between two validations.
         batch_size: images at a time.
-        mirror: add the activations of each image and of its mirror image.
+        mirror: take the mean of the activations of each image and of its mirror image.
         settle: training batches from which batch norm's statistics are taken anew before an evaluation; 0 keeps the
             running ones, which at the paper's momentum of 0.99 need some 500 steps.
     """

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from paircaps.errors import RecipeError
-from paircaps.training.recipe import Recipe
+from paircaps.training.recipe import NULL, Recipe
 
 Tree = dict[str, Any]
 SECTIONS: dict[str, type] = {
@@ -33,11 +33,17 @@ def recipe_from_tree(tree: Mapping[str, Any]) -> Recipe:
     sections = {}
     for name, kind in SECTIONS.items():
         values = {part.name: parsed[f"{name}.{part.name}"] for part in fields(kind)}
+        values = {key: _spell_null(value) if isinstance(value, dict) else value for key, value in values.items()}
         try:
             sections[name] = kind(**values)
         except (TypeError, ValueError) as error:
             raise RecipeError(_placed(name, kind, str(error))) from None
     return Recipe(**sections)
+
+
+def _spell_null(options: dict[str, Any]) -> dict[str, Any]:
+    """Options with NULL for None: TOML, in which a recipe is kept, has no null."""
+    return {key: NULL if value is None else value for key, value in options.items()}
 
 
 def _check_types(tree: Mapping[str, Any]) -> Any:

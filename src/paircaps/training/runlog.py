@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from paircaps._files import sync_folder
 from paircaps.errors import TrainingError
 
 
-class MetricsFile:
+class _Rows:
+    """A file that grows by one JSON object a line, each handed to the operating system at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = path.open("ab", buffering=0)  # nothing is left to be written when it is closed
+
+    def add(self, row: Mapping[str, object]) -> None:
+        """Write a row."""
+        line = (json.dumps(row) + "\n").encode()
+        with self._told():
+            if self._file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """A refusal of the operating system as a sentence."""
+        try:
+            yield
+        except OSError as error:
+            raise TrainingError(
+                f"{self.path}: cannot write a row: {error.strerror}. Checkpoints are as they were"
+            ) from error
+
+    def close(self) -> None:
+        """No more rows."""
+        self._file.close()
+
+
+class MetricsFile(_Rows):
     """``metrics.jsonl``: a JSON object a line. A resume cuts off what came after its checkpoint: no row comes twice.
 
     Args:
@@ -21,8 +53,7 @@ class MetricsFile:
     """
 
     def __init__(self, path: Path, length: int) -> None:
-        self.path = path
-        self._file = path.open("ab")
+        super().__init__(path)
         there = self._file.seek(0, os.SEEK_END)
         if there < length:
             self._file.close()
@@ -31,29 +62,17 @@ class MetricsFile:
                 "Put the file back, or start over with --fresh"
             )
         self._file.truncate(length)
+        sync_folder(path.parent)
 
     @property
     def length(self) -> int:
         """In bytes."""
         return self._file.seek(0, os.SEEK_END)
 
-    def add(self, row: Mapping[str, object]) -> None:
-        """Write a row."""
-        try:
-            self._file.write((json.dumps(row) + "\n").encode())
-            self._file.flush()
-        except OSError as error:
-            raise TrainingError(
-                f"{self.path}: cannot write a row: {error.strerror}. Checkpoints are as they were"
-            ) from error
-
     def sync(self) -> None:
         """Return when all rows are on the disk."""
-        os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        """No more rows."""
-        self._file.close()
+        with self._told():
+            os.fsync(self._file.fileno())
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -65,20 +84,12 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-class TimingFile:
+class TimingFile(_Rows):
     """``timing.jsonl``: when each start of a run began, on what machine, and how fast it went."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("a", encoding="utf-8")
-
-    def add(self, **row: object) -> None:
+    def add(self, row: Mapping[str, object]) -> None:
         """Write a row with the time."""
-        self._file.write(json.dumps({"time": round(time.time(), 3), **row}) + "\n")
-        self._file.flush()
-
-    def close(self) -> None:
-        """No more rows."""
-        self._file.close()
+        super().add({"time": round(time.time(), 3), **row})
 
 
 class Events:

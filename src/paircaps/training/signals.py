@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import threading
+import time
 from types import FrameType, TracebackType
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PATIENCE = 8.0
 """Seconds from a signal to the end, whatever is going on: a step of a large network can take longer."""
 
@@ -26,32 +29,61 @@ class Stopped(Exception):  # noqa: N818 (nothing went wrong)
 
 
 class StopSignals:
-    """Within its block the first SIGINT or SIGTERM is noted in ``number``, and later ones change nothing."""
+    """Within its block the first SIGINT or SIGTERM is noted in ``number``, and later ones change nothing.
 
-    def __init__(self) -> None:
+    Python runs a signal's handler only between two of its own instructions, and a backward pass is one of them, however
+    long. So a thread watches too, which the operating system tells at once, and ends the process when patience does.
+
+    Args:
+        patience: seconds from a signal to the end.
+    """
+
+    def __init__(self, patience: float = PATIENCE) -> None:
         self.number = 0
+        self.patience = patience
         self._before: dict[int, object] = {}
-        self._alarm: threading.Timer | None = None
 
     def __enter__(self) -> StopSignals:
-        if threading.current_thread() is threading.main_thread():  # others cannot catch signals
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._note)
+        if threading.current_thread() is not threading.main_thread():  # others cannot catch signals
+            return self
+        self._ears, self._mouth = socket.socketpair()
+        self._mouth.setblocking(False)
+        self._wakeup_before = signal.set_wakeup_fd(self._mouth.fileno(), warn_on_full_buffer=False)
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
+        for number in _SIGNALS:
+            self._before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
+        if not self._before:
+            return
         for number, handler in self._before.items():
             signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
+        signal.set_wakeup_fd(self._wakeup_before)
+        self._mouth.close()  # which ends the watch
+        self._watcher.join()
+        self._ears.close()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.number:
+        self.number = self.number or number
+
+    def _watch(self) -> None:
+        """Wait for a signal, and then for the end of the block, but not for ever."""
+        while heard := self._ears.recv(1):
+            if heard[0] in _SIGNALS:
+                break
+        else:
             return
-        self.number = number
-        self._alarm = threading.Timer(PATIENCE, _leave, (number,))
-        self._alarm.daemon = True
-        self._alarm.start()
+        end = time.monotonic() + self.patience
+        while (left := end - time.monotonic()) > 0:
+            self._ears.settimeout(left)
+            try:
+                if not self._ears.recv(64):
+                    return
+            except TimeoutError:
+                break
+        _leave(heard[0])
 
 
 def _leave(number: int) -> None:

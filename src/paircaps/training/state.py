@@ -49,9 +49,9 @@ class Counters:
         step: steps done.
         evaluated: the step of the last validation; -1 before the first.
         best_step: the step whose weights did best in validation; -1 before the first.
-        best: their accuracy and, of equal ones, the smaller loss.
+        best: their accuracy and, to tell equal ones apart, the negative of their loss.
         window: sums since the last row of a log.
-        epoch: sums since the epoch began.
+        epoch: sums since the last validation.
         scale: what the loss is multiplied by under fp16.
         good_steps: since the scale changed.
         metrics_bytes: length of metrics.jsonl.

@@ -105,8 +105,8 @@ class Stepper:
             with self._no_sync(number < len(parts)), self._autocast():
                 outcome = self.module(*self._to_device(part))
                 (outcome.loss * factor).backward()
-            totals.append(torch.stack([value.detach().double() for value in outcome]))
-        loss, drawing, right = torch.stack(totals).sum(0).tolist()
+            totals.append(torch.stack([value.detach().float() for value in outcome]))
+        loss, drawing, right = torch.stack(totals).cpu().double().sum(0).tolist()
         return loss, drawing, right
 
     def _to_device(self, part: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
