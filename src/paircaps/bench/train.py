@@ -175,8 +175,8 @@ def as_markdown(result: dict) -> str:
         f"`paircaps bench train {' '.join(result['recipes'])} --seconds {result['seconds']:g}`",
         "",
         "Images a second of the whole loop, with quartiles, beside bare forward, backward and update on one batch that "
-        "lies ready; one step of each in turn, medians over all steps. Their ratio is as noisy as the machine; the share "
-        "of a step's time that is forward, backward and update is taken within each step, and should be "
+        "lies ready; one step of each in turn, medians over all steps. Their ratio is as noisy as the machine; the "
+        "share of a step's time that is forward, backward and update is taken within each step, and should be "
         f"{100 * result['goal']:.0f} % or more. {machine_line()}.",
         "",
         "| recipe | batch | steps | images a second | quartiles | bare | loop / bare | share | a checkpoint | data |",
@@ -186,6 +186,7 @@ def as_markdown(result: dict) -> str:
         spread = f"{row['low']:,.0f} to {row['high']:,.0f}"
         lines.append(
             f"| {row['recipe']} | {row['batch_size']} | {row['steps']} | {row['median']:,.0f} | {spread} | "
-            f"{row['bare']:,.0f} | {100 * row['ratio']:.1f} % | {100 * row['share']:.1f} % | {row['checkpoint_seconds']:.2f} s | {row['data']} |"
+            f"{row['bare']:,.0f} | {100 * row['ratio']:.1f} % | {100 * row['share']:.1f} % | "
+            f"{row['checkpoint_seconds']:.2f} s | {row['data']} |"
         )
     return "\n".join(lines) + "\n"
