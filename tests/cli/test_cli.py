@@ -13,7 +13,6 @@ import pytest
 from PIL import Image
 from reference.formats import write, write_mnist
 
-from paircaps.cli import main
 from paircaps.data.cards import CARDS
 from paircaps.data.files import VARIABLE
 from paircaps.data.made import Affine, Multi
@@ -25,22 +24,6 @@ def _own_folders(monkeypatch, tmp_path_factory):
     monkeypatch.delenv(VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     monkeypatch.setenv("COLUMNS", "100")
-
-
-@pytest.fixture
-def run(capsys):
-    """Run a command in this process: (exit code, output, errors)."""
-
-    def run(*words):
-        try:
-            code = main([str(word) for word in words])
-        except SystemExit as stop:
-            code = stop.code
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return code, captured.out, captured.err
-
-    return run
 
 
 def published(card, folder):

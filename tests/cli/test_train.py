@@ -23,20 +23,6 @@ def _own_folders(monkeypatch, tmp_path_factory):
     torch.set_num_threads(threads)
 
 
-@pytest.fixture
-def run(capsys):
-    def run(*words):
-        try:
-            code = main([str(word) for word in words])
-        except SystemExit as stop:
-            code = stop.code
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return code, captured.out, captured.err
-
-    return run
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained") / "run"
