@@ -75,12 +75,13 @@ def test_quiet():
     assert stream.getvalue() == ""
 
 
-def test_no_standard_error_at_all(monkeypatch):
+def test_no_standard_error_at_all(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr", None)  # as under `2>&-`
     display = Display(10, 0, 32, quiet=False)
     display.step(0.5, 0.5)
     display.say("a line")
     display.close()
+    assert capsys.readouterr().out == ""  # where print(file=None) would have put it
 
 
 def test_events_are_what_tensorboard_reads(tmp_path):
