@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from paircaps._checks import require_choice, require_within
 from paircaps._labels import one_hot
 from paircaps.functional import margin_loss, reconstruction_loss
-from paircaps.network import Network
+from paircaps.network import DECODERS, Network, most_active
 
 ClassLoss = Callable[[Tensor, Tensor], Tensor]
 """Activations (B, J) and labels (B,) or (B, D) to the sum of the losses of all images."""
@@ -41,10 +41,8 @@ class Loss:
     def __post_init__(self) -> None:
         require_choice("name", self.name, ("auto", "cross-entropy", "margin"))
         require_within("label_smoothing", self.label_smoothing, 0, 1)
-        if self.label_smoothing and self.name == "margin":
-            raise ValueError(f"label_smoothing is cross-entropy's; margin has none, got {self.label_smoothing}")
         require_choice("over_classes", self.over_classes, ("sum", "mean"))
-        require_choice("decoder", self.decoder, ("none", "deconv", "dense"))
+        require_choice("decoder", self.decoder, DECODERS)
         require_within("decoder_weight", self.decoder_weight, 0, 1e6)
 
     def resolve(self, bounded: bool, labels_per_image: int) -> str:
@@ -103,13 +101,15 @@ def count_right(activation: Tensor, labels: Tensor) -> Tensor:
 def is_right(activation: Tensor, labels: Tensor) -> Tensor:
     """Whether the most active class is the label, or the two most active ones the two labels: (B,)."""
     if labels.dim() == 1:
-        return activation.argmax(-1) == labels
-    chosen = activation.topk(labels.shape[-1]).indices
+        return most_active(activation, 1) == labels
+    chosen = most_active(activation, labels.shape[-1])
     return (chosen.sort(-1).values == labels.sort(-1).values).all(-1)
 
 
 def _class_loss(name: str, loss: Loss, labels_per_image: int) -> ClassLoss:
     if name == "margin":
+        if loss.label_smoothing:
+            raise ValueError(f"label_smoothing is cross-entropy's; margin has none, got {loss.label_smoothing}")
         return partial(_margin, over_classes=loss.over_classes)
     if labels_per_image > 1:
         raise ValueError(f"cross-entropy needs one label an image, these have {labels_per_image}: use margin")

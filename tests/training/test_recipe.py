@@ -109,7 +109,6 @@ def test_schedules_and_crops_of_the_paper():
             "model.options cannot hold 'routing', which comes from model.routing",
         ),
         ({"schedule": {"name": "drops"}}, "schedule.drops must name an epoch"),
-        ({"loss": {"name": "margin", "label_smoothing": 0.1}}, "loss.label_smoothing is cross-entropy's"),
         ({"run": {"threads": 100_000}}, "run.threads must be from 0 to 512, got 100000"),
         ({"run": {"keep": 1}}, "run.keep must be from 2 to 1000, got 1"),
         ({"run": {"device": "tpu"}}, "run.device must be one of auto, cpu, cuda, mps, got 'tpu'"),

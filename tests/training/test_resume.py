@@ -105,6 +105,14 @@ def test_mirrored_evaluation_is_what_is_tested(nursery, tmp_path):
     assert evaluate(judge, test, mirror=False).loss != pytest.approx(found, rel=1e-5)
 
 
+def test_tensorboard_events_on_request(nursery, whole, tmp_path):
+    code, said = nursery.run(*command(tmp_path / "run", "--run.tensorboard", "true", "--train.steps", 3))
+    assert code == 0, said
+    (events,) = (tmp_path / "run" / "tensorboard").iterdir()
+    assert b"step/loss" in events.read_bytes()
+    assert not (whole / "tensorboard").exists()
+
+
 def test_half_precision_goes_on_with_its_scale(nursery, tmp_path):
     half = ("--train.precision", "fp16", "--train.steps", 6, "--run.checkpoint_every", 3)
     code, said = nursery.run(*command(tmp_path / "whole", *half))

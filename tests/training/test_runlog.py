@@ -5,7 +5,7 @@ import pytest
 
 from paircaps.errors import TrainingError
 from paircaps.training.display import Display
-from paircaps.training.runlog import Events, MetricsFile, TimingFile, read_rows
+from paircaps.training.runlog import Events, MetricsFile, TimingFile
 
 
 def test_rows_after_the_checkpoint_are_cut_off(tmp_path):
@@ -17,7 +17,6 @@ def test_rows_after_the_checkpoint_are_cut_off(tmp_path):
     first.close()
     with path.open("ab") as file:
         file.write(b'{"step": 3')  # killed in the middle of a row
-    assert [row["step"] for row in read_rows(path)] == [1, 2]
     again = MetricsFile(path, length)
     again.add({"step": 2})
     again.close()

@@ -28,7 +28,7 @@ from paircaps.machine import describe_machine, machine_line
 from paircaps.training.assemble import build_objective, choose_device, training_loader
 from paircaps.training.datasets import Datasets, hold_back, open_dataset
 from paircaps.training.distributed import Processes
-from paircaps.training.folder import RunFolder, locked_folder
+from paircaps.training.folder import locked_folder
 from paircaps.training.loop import Training
 from paircaps.training.recipe import Data, Recipe
 
@@ -71,7 +71,7 @@ def _bench_recipe(name: str, recipe: Recipe, seconds: float) -> dict[str, object
         steps = _steps_in(bare, seconds)
         loop_step = LoopStep(training)
         timings = interleaved({"loop": loop_step, "bare": bare}, steps, warm_up=WARM_UP)
-        checkpoint = _checkpoint_seconds(training, folder)
+        checkpoint = _checkpoint_seconds(training)
     images = recipe.train.batch_size
     loop, alone = timings["loop"], timings["bare"]
     return {
@@ -161,7 +161,7 @@ def _steps_in(step: Callable[[], None], seconds: float) -> int:
     return max(9, round(seconds / (time.perf_counter() - begin)))
 
 
-def _checkpoint_seconds(training: Training, folder: RunFolder) -> float:
+def _checkpoint_seconds(training: Training) -> float:
     begin = time.perf_counter()
     training.keeper.save(training.metrics)
     return time.perf_counter() - begin

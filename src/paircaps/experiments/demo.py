@@ -20,6 +20,7 @@ from paircaps.bench.bare import BareStep, bare_step
 from paircaps.bench.memory import bytes_for_backward
 from paircaps.bench.timing import interleaved
 from paircaps.data import ImageDataset, Loader, load_dataset
+from paircaps.data.augment import as_float
 from paircaps.experiments.recipes import load_recipe
 from paircaps.losses import Loss, Objective
 from paircaps.machine import machine_line
@@ -151,7 +152,7 @@ def draw_reconstructions(networks: Mapping[str, Network], dataset: ImageDataset,
     from matplotlib.figure import Figure
 
     first = [int((dataset.labels == label).nonzero()[0]) for label in range(len(dataset.classes))][:COLUMNS]
-    images = dataset.batch(first).images.float() / 255
+    images = as_float(dataset.batch(first).images)
     strips = {"input": images, **{title: network.eval().reconstruct(images) for title, network in networks.items()}}
     guesses = {title: network.predict(images).tolist() for title, network in networks.items()}
     figure = Figure(figsize=(1 + 0.8 * len(first), 0.4 + 0.95 * len(strips)), layout="constrained")

@@ -53,7 +53,7 @@ def build_objective(recipe: Recipe, datasets: Datasets, device: torch.device) ->
     try:
         objective = Objective(network, recipe.loss)
     except ValueError as error:
-        raise RecipeError(f"loss.name: {error}") from None
+        raise RecipeError(f"loss: {error}") from None
     return objective.to(device, memory_format=memory_format(recipe, network))  # pyright: ignore[reportCallIssue]
 
 

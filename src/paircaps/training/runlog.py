@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from paircaps._files import sync_folder
 from paircaps.errors import TrainingError
@@ -73,15 +72,6 @@ class MetricsFile(_Rows):
         """Return when all rows are on the disk."""
         with self._told():
             os.fsync(self._file.fileno())
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """All rows of a metrics file; a last line that was never finished is left out."""
-    rows = []
-    for line in path.read_bytes().splitlines(keepends=True):
-        if line.endswith(b"\n"):
-            rows.append(json.loads(line))
-    return rows
 
 
 class TimingFile(_Rows):
