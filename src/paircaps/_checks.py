@@ -5,11 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from numbers import Integral, Real
+from typing import Protocol
 
+import torch
 from torch import Tensor
 
 
-def shape_of(tensor: Tensor) -> str:
+class Shaped(Protocol):
+    """A tensor, or what will be one."""
+
+    @property
+    def shape(self) -> torch.Size:
+        """Sizes of all axes."""
+        ...
+
+
+def shape_of(tensor: Shaped) -> str:
     """Shape as it is written in messages: ``(2, 3, 4)``."""
     return str(tuple(tensor.shape))
 
@@ -40,7 +51,7 @@ def require_votes(votes: object) -> None:
         raise ValueError(f"votes need at least one child, parent and pose dimension, got {shape_of(votes)}")
 
 
-def require_child_activation(activation: object, votes: Tensor) -> None:
+def require_child_activation(activation: object, votes: Shaped) -> None:
     """One activation a child: (..., I) beside votes of (..., I, J, K)."""
     require_shape("activation", activation, votes.shape[:-2], f"one value a child for votes of {shape_of(votes)}")
 

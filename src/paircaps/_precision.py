@@ -35,7 +35,7 @@ def in_full_precision(function: Callable[P, T]) -> Callable[P, T]:
         run: Any = function
         with _no_autocast(first) if autocast else nullcontext():
             result = run(*map(_widen, args), **{name: _widen(value) for name, value in kwargs.items()})
-        return result if autocast or first.dtype not in HALF else _to(result, first.dtype)
+        return result if autocast or first.dtype not in HALF else to_dtype(result, first.dtype)
 
     return widened
 
@@ -48,7 +48,9 @@ def _widen(value: Any) -> Any:
     return value.float() if isinstance(value, Tensor) and value.dtype in HALF else value
 
 
-def _to(result: Any, dtype: torch.dtype) -> Any:
-    if isinstance(result, Tensor):
-        return result.to(dtype)
-    return type(result)(*(part.to(dtype) for part in result))
+def to_dtype(result: T, dtype: torch.dtype) -> T:
+    """A tensor, or each of a named tuple of them, in another precision."""
+    parts: Any = result
+    if isinstance(parts, Tensor):
+        return parts.to(dtype)  # pyright: ignore[reportReturnType]
+    return type(parts)(*(part.to(dtype) for part in parts))

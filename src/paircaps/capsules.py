@@ -16,7 +16,7 @@ from paircaps._checks import (
 from paircaps.functional import Capsules, squash
 from paircaps.norm import CapsuleNorm
 from paircaps.routing import Routing, RoutingFactory, create_routing
-from paircaps.votes import create_transform, create_vote_norm
+from paircaps.votes import STREAMING, Votes, create_transform, create_vote_norm
 
 PRIMARY_NORMS = ("pose", "capsule", None)
 
@@ -111,6 +111,9 @@ class CapsuleLayer(nn.Module):
         transform: ``"matrix"``, K weights a pair, or ``"vector"``, K_in · K weights a pair.
         vote_norm: batch norm of the votes per pose dimension (``"pose"``), per vote (``"vote"``), or None.
         routing_options: for the routing, if it is built here.
+        streaming: whether a routing that needs only sums over the votes gathers them tile by tile, without ever
+            holding the votes: ``"auto"`` where it pays, True always, False never.
+        tile: children in a tile; None takes :func:`paircaps.votes.tile_children`.
     """
 
     def __init__(
@@ -124,8 +127,14 @@ class CapsuleLayer(nn.Module):
         vote_norm: str | None = "pose",
         *,
         routing_options: dict[str, object] | None = None,
+        streaming: bool | str = "auto",
+        tile: int | None = None,
     ) -> None:
         super().__init__()
+        require_choice("streaming", streaming, STREAMING)
+        if tile is not None:
+            require_positive(tile=tile)
+        self.streaming, self.tile = streaming, tile
         self.in_capsules = in_capsules
         self.out_capsules = out_capsules
         self.pose_dim = pose_dim
@@ -140,6 +149,11 @@ class CapsuleLayer(nn.Module):
             self.routing = routing
         else:
             self.routing = create_routing(routing, out_capsules, **(routing_options or {}))
+        if streaming is True and not (isinstance(self.routing, Routing) and self.routing.streams):
+            raise ValueError(
+                "streaming=True needs a routing that can do without the votes, such as 'fm'; "
+                f'{self.routing!r} looks at each of them: streaming="auto" lets it'
+            )
 
     def forward(self, u: Tensor | Capsules, activation: Tensor | None = None) -> Capsules:
         """Children to parents.
@@ -161,7 +175,8 @@ class CapsuleLayer(nn.Module):
                 f"expected {self.in_capsules} child capsules of {self.in_dim}, shape (..., {self.in_capsules}, "
                 f"{self.in_dim}), got {shape_of(u)}"
             )
-        return self.routing(self.norm(self.votes(u)), activation)
+        votes = Votes(u, self.votes, self.norm, self.streaming, self.tile)
+        return self.routing(votes if isinstance(self.routing, Routing) else votes.dense(), activation)
 
     def extra_repr(self) -> str:
         """Sizes, for print(model)."""

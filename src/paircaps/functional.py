@@ -150,10 +150,27 @@ def pairwise_agreement(votes: Tensor, *, halve: bool = True) -> Tensor:
         s, (..., J, K).
     """
     require_votes(votes)
-    children = votes.shape[-3]
-    square_of_sum = votes.sum(dim=-3).square()  # (..., J, K)
-    sum_of_squares = votes.square().sum(dim=-3)  # (..., J, K)
-    return (square_of_sum - sum_of_squares) / (2 * children if halve else children)  # E5: Alg. 1, line 2
+    return agreement_of_sums(*vote_sums(votes), votes.shape[-3], halve=halve)
+
+
+def vote_sums(votes: Tensor, *, normalize: bool = False) -> tuple[Tensor, Tensor]:
+    """All that pairwise agreement needs to know of the votes: their sum and the sum of their squares.
+
+    Args:
+        votes: (..., I, J, K).
+        normalize: give each vote length one first (E4).
+
+    Returns:
+        Σû and Σû² over the children, (..., J, K) each.
+    """
+    if normalize:
+        votes = F.normalize(votes, dim=-1, eps=ABSENT)  # E4: Alg. 1, line 1
+    return votes.sum(dim=-3), votes.square().sum(dim=-3)
+
+
+def agreement_of_sums(total: Tensor, squares: Tensor, children: int, *, halve: bool = True) -> Tensor:
+    """Pairwise agreement from :func:`vote_sums` of that many children, (..., J, K)."""
+    return (total.square() - squares) / (2 * children if halve else children)  # E5: Alg. 1, line 2
 
 
 FM_ACTIVATIONS = ("sum", "squash")
@@ -175,9 +192,24 @@ def fm_agreement(votes: Tensor, *, normalize: bool = True, halve: bool = True, a
     """
     require_votes(votes)
     require_choice("activation", activation, FM_ACTIVATIONS)
-    if normalize:
-        votes = F.normalize(votes, dim=-1, eps=ABSENT)  # E4: Alg. 1, line 1
-    s = pairwise_agreement(votes, halve=halve)  # E5: line 2
+    sums = vote_sums(votes, normalize=normalize)
+    return fm_capsules(*sums, votes.shape[-3], halve=halve, activation=activation)
+
+
+@in_full_precision
+def fm_capsules(
+    total: Tensor, squares: Tensor, children: int, *, halve: bool = True, activation: str = "sum"
+) -> Capsules:
+    """The rest of Algorithm 1: parents from the two sums over their children's votes.
+
+    Args:
+        total: Σû, (..., J, K).
+        squares: Σû², (..., J, K).
+        children: I.
+        halve: see :func:`pairwise_agreement`.
+        activation: see :func:`fm_agreement`.
+    """
+    s = agreement_of_sums(total, squares, children, halve=halve)  # E5: Alg. 1, line 2
     pose = s / _length(s).clamp_min(ABSENT)  # E6: line 3
     if activation == "squash":
         return Capsules(s, pose, _length(squash(s)).squeeze(-1))
@@ -205,6 +237,17 @@ def dynamic_routing(votes: Tensor, iterations: int = 3) -> Capsules:
         c = b.softmax(dim=-1)
         s = (c.unsqueeze(-1) * votes).sum(dim=-3)  # (..., J, K)
         v = squash(s)
+    return Capsules(v, v, _length(v).squeeze(-1))
+
+
+@in_full_precision
+def uniform_routing(total: Tensor) -> Capsules:
+    """Dynamic routing with one iteration, from the sum of the votes: their mean over parents, and a squash.
+
+    Args:
+        total: Σ_i û_{j|i}, (..., J, K).
+    """
+    v = squash(total / total.shape[-2])  # b = 0, so c = softmax_j(0) = 1/J
     return Capsules(v, v, _length(v).squeeze(-1))
 
 

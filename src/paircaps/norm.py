@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
+import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from paircaps._checks import shape_of
 
@@ -14,6 +17,20 @@ MOMENTUM = 0.01
 
 EPS = 1e-3
 """Added to each variance, everywhere in the paper's models."""
+
+
+Statistics = Callable[[], tuple[Tensor, Tensor]]
+"""Gives mean and variance, divided by the count, of what is to be normalised."""
+
+
+class FoldingNorm(Protocol):
+    """A batch norm that can be folded into the weights before it."""
+
+    shape: tuple[int, ...]
+
+    def fold(self, statistics: Statistics, count: int) -> tuple[Tensor, Tensor]:
+        """Scale and shift, each of the norm's shape; ``count`` values are behind each statistic."""
+        ...
 
 
 class CapsuleNorm(nn.BatchNorm1d):
@@ -34,13 +51,46 @@ class CapsuleNorm(nn.BatchNorm1d):
         """Normalise (..., *shape), any number of leading axes."""
         if tuple(input.shape[-len(self.shape) :]) != self.shape:
             raise ValueError(f"expected a tensor of (..., {str(self.shape)[1:]}, got {shape_of(input)}")
-        if self.training and input.numel() == self.num_features:
+        self._require_several(input.numel() // self.num_features, shape_of(input))
+        return super().forward(input.reshape(-1, self.num_features)).reshape(input.shape)
+
+    def fold(self, statistics: Statistics, count: int) -> tuple[Tensor, Tensor]:
+        """What :meth:`forward` does, as a scale and a shift: of the batch in training, of the past in eval mode."""
+        self._require_several(count, f"{count} of each")
+        if not self.training:
+            assert self.running_mean is not None
+            assert self.running_var is not None
+            return scale_and_shift(self, self.running_mean, self.running_var, self.shape)
+        mean, variance = statistics()
+        keep_statistics(self, mean, variance * (count / (count - 1)))
+        return scale_and_shift(self, mean, variance, self.shape)
+
+    def _require_several(self, count: int, given: str) -> None:
+        if self.training and count == 1:
             raise ValueError(
                 f"batch norm over single values of shape {self.shape} needs more than one image to train on, "
-                f"got {shape_of(input)}; a model that only predicts belongs in eval mode"
+                f"got {given}; a model that only predicts belongs in eval mode"
             )
-        return super().forward(input.reshape(-1, self.num_features)).reshape(input.shape)
 
     def extra_repr(self) -> str:
         """The shape, for print(model)."""
         return f"{self.shape}, eps={self.eps}, momentum={self.momentum}"
+
+
+def scale_and_shift(norm: _BatchNorm, mean: Tensor, variance: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Batch norm with these statistics, as y = scale · x + shift."""
+    mean, variance = mean.flatten(), variance.flatten()
+    scale = (variance + norm.eps).rsqrt() * norm.weight
+    return scale.view(shape), (norm.bias - mean * scale).view(shape)
+
+
+@torch.no_grad()
+def keep_statistics(norm: _BatchNorm, mean: Tensor, unbiased: Tensor) -> None:
+    """Let the running statistics of a batch norm follow those of one more batch."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    assert norm.num_batches_tracked is not None
+    norm.num_batches_tracked.add_(1)
+    share = 1 / norm.num_batches_tracked if norm.momentum is None else norm.momentum
+    norm.running_mean.lerp_(mean.flatten().to(norm.running_mean.dtype), share)
+    norm.running_var.lerp_(unbiased.flatten().to(norm.running_var.dtype), share)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from paircaps._checks import require_child_activation, require_positive, require_votes, shape_of
 from paircaps.functional import Capsules
+from paircaps.votes import Votes
 
 
 class Routing(nn.Module, ABC):
@@ -30,17 +31,25 @@ class Routing(nn.Module, ABC):
         """Whether activations lie in 0..1, where a margin loss can tell present from absent; a softmax hardly can."""
         return False
 
-    def forward(self, votes: Tensor, activation: Tensor | None = None) -> Capsules:
+    @property
+    def streams(self) -> bool:
+        """Whether :meth:`agree_on` can do without the votes themselves, because sums over the children are enough."""
+        return False
+
+    def forward(self, votes: Tensor | Votes, activation: Tensor | None = None) -> Capsules:
         """Route.
 
         Args:
-            votes: (..., I, J, K).
+            votes: (..., I, J, K), cast or not yet.
             activation: of the children, (..., I), for routings that weigh them; None takes all as fully there.
 
         Returns:
             Capsules of (..., J, K), (..., J, K) and (..., J).
         """
-        require_votes(votes)
+        if isinstance(votes, Votes) and not (self.streams and votes.foldable):
+            votes = votes.dense()
+        if not isinstance(votes, Votes):
+            require_votes(votes)
         if votes.shape[-2] != self.out_capsules:
             raise ValueError(
                 f"{type(self).__name__} was built for {self.out_capsules} parents, got votes for {votes.shape[-2]}: "
@@ -48,7 +57,8 @@ class Routing(nn.Module, ABC):
             )
         if activation is not None:
             require_child_activation(activation, votes)
-        capsules = self.agree(votes, activation)
+        agree = self.agree_on if isinstance(votes, Votes) else self.agree
+        capsules = agree(votes, activation)  # pyright: ignore[reportArgumentType]
         if not isinstance(capsules, Capsules):
             raise TypeError(f"{type(self).__name__}.agree must return Capsules, got {type(capsules).__name__}")
         return capsules
@@ -56,6 +66,10 @@ class Routing(nn.Module, ABC):
     @abstractmethod
     def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
         """The algorithm itself, on votes whose shape is right."""
+
+    def agree_on(self, votes: Votes, activation: Tensor | None) -> Capsules:
+        """The same from sums over the votes, if the routing :attr:`streams`."""
+        raise NotImplementedError(f"{type(self).__name__} streams but has no agree_on")
 
     def extra_repr(self) -> str:
         """The number of parents, for print(model)."""

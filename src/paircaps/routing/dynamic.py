@@ -5,8 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from paircaps._checks import require_positive
-from paircaps.functional import Capsules, dynamic_routing
+from paircaps._precision import to_dtype
+from paircaps.functional import Capsules, dynamic_routing, uniform_routing
 from paircaps.routing.base import Routing
+from paircaps.votes import Votes
 
 
 class DynamicRouting(Routing):
@@ -30,6 +32,15 @@ class DynamicRouting(Routing):
     def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
         """A child's activation is the length of its capsule, so its votes carry it already."""
         return dynamic_routing(votes, self.iterations)
+
+    @property
+    def streams(self) -> bool:
+        """One iteration has uniform coupling: the sum of the votes is all it needs."""
+        return self.iterations == 1
+
+    def agree_on(self, votes: Votes, activation: Tensor | None) -> Capsules:
+        """One matrix product and a squash."""
+        return to_dtype(uniform_routing(votes.total()), votes.dtype)
 
     def extra_repr(self) -> str:
         """Options, for print(model)."""

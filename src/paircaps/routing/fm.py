@@ -5,8 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from paircaps._checks import require_bool, require_choice
-from paircaps.functional import FM_ACTIVATIONS, Capsules, fm_agreement
+from paircaps._precision import to_dtype
+from paircaps.functional import FM_ACTIVATIONS, Capsules, fm_agreement, fm_capsules
 from paircaps.routing.base import Routing
+from paircaps.votes import Votes
 
 
 class FMAgreement(Routing):
@@ -37,6 +39,19 @@ class FMAgreement(Routing):
     def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
         """FM reads the votes alone: a child's activation is at most in their length."""
         return fm_agreement(votes, normalize=self.normalize, halve=self.halve, activation=self.activation)
+
+    @property
+    def streams(self) -> bool:
+        """Two sums over the votes are all it needs."""
+        return True
+
+    def agree_on(self, votes: Votes, activation: Tensor | None) -> Capsules:
+        """Without ever holding the votes, where that pays."""
+        if not votes.walk_pays:
+            return self.agree(votes.dense(), activation)
+        sums = votes.sums(normalize=self.normalize)
+        capsules = fm_capsules(*sums, votes.shape[-3], halve=self.halve, activation=self.activation)
+        return to_dtype(capsules, votes.dtype)
 
     def extra_repr(self) -> str:
         """Options, for print(model)."""

@@ -21,7 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from paircaps.errors import TrainingError
-from paircaps.norm import CapsuleNorm
+from paircaps.norm import CapsuleNorm, Statistics, keep_statistics, scale_and_shift
 
 PATIENCE = timedelta(minutes=10)
 """How long a process waits for the others; one that dies is noticed at once, for its connections close."""
@@ -153,6 +153,7 @@ class SyncedNorm(_BatchNorm):
         self.running_mean, self.running_var = norm.running_mean, norm.running_var
         self.num_batches_tracked = norm.num_batches_tracked
         self.flat = isinstance(norm, CapsuleNorm)
+        self.shape = norm.shape if isinstance(norm, CapsuleNorm) else (norm.num_features,)
         self.train(norm.training)
 
     def _check_input_dim(self, input: Tensor) -> None:
@@ -178,18 +179,23 @@ class SyncedNorm(_BatchNorm):
         dist.all_reduce(count)
         mean = _Sum.apply(x.sum(over)) / count
         variance = _Sum.apply((x - mean.view(shape)).square().sum(over)) / count
-        self._keep(mean.detach(), variance.detach() * count / (count - 1).clamp_min(1))
+        keep_statistics(self, mean, variance * count / (count - 1).clamp_min(1))
         return mean, variance
 
-    @torch.no_grad()
-    def _keep(self, mean: Tensor, unbiased: Tensor) -> None:
-        assert self.running_mean is not None
-        assert self.running_var is not None
-        assert self.num_batches_tracked is not None
-        self.num_batches_tracked.add_(1)
-        share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
-        self.running_mean.lerp_(mean, share)
-        self.running_var.lerp_(unbiased, share)
+    def fold(self, statistics: Statistics, count: int) -> tuple[Tensor, Tensor]:
+        """What :meth:`forward` does to capsules, as a scale and a shift, from this process's statistics."""
+        if not self.training:
+            assert self.running_mean is not None
+            assert self.running_var is not None
+            return scale_and_shift(self, self.running_mean, self.running_var, self.shape)
+        mean, variance = statistics()
+        everywhere = mean.new_tensor([count])
+        dist.all_reduce(everywhere)
+        share = count / everywhere
+        common = _Sum.apply(mean * share)
+        variance = _Sum.apply((variance + (mean - common).square()) * share)
+        keep_statistics(self, common, variance * everywhere / (everywhere - 1).clamp_min(1))
+        return scale_and_shift(self, common, variance, self.shape)
 
 
 def synchronise_norms(module: nn.Module) -> None:

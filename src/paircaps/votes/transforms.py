@@ -12,7 +12,21 @@ from paircaps.functional import matrix_votes, vector_votes
 from paircaps.norm import CapsuleNorm
 
 
-class MatrixVotes(nn.Module):
+class LinearVotes(nn.Module):
+    """Votes that are linear in the children: u is read as rows, each of which a weight matrix multiplies."""
+
+    rows: int
+    """P, of a child and of a vote."""
+
+    weight: nn.Parameter
+    """(I, J, Q, R): a child has P·Q values, a vote P·R."""
+
+    def extra_repr(self) -> str:
+        """Shape of the weight, for print(model)."""
+        return f"weight={tuple(self.weight.shape)}"
+
+
+class MatrixVotes(LinearVotes):
     """Votes by a √K × √K matrix for each pair of child and parent: K weights a pair (Algorithm 2).
 
     Args:
@@ -30,6 +44,7 @@ class MatrixVotes(nn.Module):
                 f"matrix votes keep the pose dimension, got in_dim={in_dim} and pose_dim={pose_dim}; "
                 'transform="vector" takes any pair'
             )
+        self.rows = side
         fan = in_capsules * out_capsules * side
         self.weight = nn.Parameter(_glorot_normal((in_capsules, out_capsules, side, side), fan, fan))
 
@@ -37,12 +52,8 @@ class MatrixVotes(nn.Module):
         """(..., I, K) to (..., I, J, K)."""
         return matrix_votes(u, self.weight)
 
-    def extra_repr(self) -> str:
-        """Shape of the weight, for print(model)."""
-        return f"weight={tuple(self.weight.shape)}"
 
-
-class VectorVotes(nn.Module):
+class VectorVotes(LinearVotes):
     """Votes by a full K_in × K matrix for each pair of child and parent, as in the first CapsNet.
 
     Args:
@@ -54,16 +65,13 @@ class VectorVotes(nn.Module):
 
     def __init__(self, in_capsules: int, out_capsules: int, in_dim: int, pose_dim: int) -> None:
         super().__init__()
+        self.rows = 1
         fan_in, fan_out = in_capsules * in_dim, in_capsules * out_capsules * pose_dim
         self.weight = nn.Parameter(_glorot_normal((in_capsules, out_capsules, in_dim, pose_dim), fan_in, fan_out))
 
     def forward(self, u: Tensor) -> Tensor:
         """(..., I, K_in) to (..., I, J, K)."""
         return vector_votes(u, self.weight)
-
-    def extra_repr(self) -> str:
-        """Shape of the weight, for print(model)."""
-        return f"weight={tuple(self.weight.shape)}"
 
 
 TRANSFORMS: dict[str, Callable[[int, int, int, int], nn.Module]] = {

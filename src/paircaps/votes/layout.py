@@ -1,0 +1,111 @@
+"""How a tile of votes lies in memory, and how large it is.
+
+One picture serves both transforms. A child is P rows of Q values and a vote is P rows of R: the matrix transform has
+P = Q = R = √K, the vector transform one row with Q = K_in and R = K. The votes of a tile lie as (T, P, J, R, B), the
+batch innermost: every elementwise step then runs over B neighbours, and sums over pose or children add whole rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paircaps._precision import HALF
+
+TILE_BYTES = 2 << 20
+"""Votes of one tile. Two or three such buffers are in use at once; together they should stay within a CPU's caches."""
+
+LEAST_CHILDREN = 8
+"""In a tile, if there are that many: with more parents than fit beside them, the parents are walked in chunks too."""
+
+BLOCK_TILES = 8
+"""Tiles whose children and weights are laid out together, for copies of a few kilobytes are slow."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Sizes of a layer's votes.
+
+    Args:
+        batch: B, all leading axes together.
+        children: I.
+        parents: J.
+        rows: P.
+        inner: Q.
+        columns: R.
+    """
+
+    batch: int
+    children: int
+    parents: int
+    rows: int
+    inner: int
+    columns: int
+
+    @classmethod
+    def of(cls, u: Tensor, weight: Tensor, rows: int) -> Layout:
+        """Of children (B, I, P·Q) and weights (I, J, Q, R)."""
+        children, parents, inner, columns = weight.shape
+        return cls(u.shape[0], children, parents, rows, inner, columns)
+
+    @property
+    def pose_dim(self) -> int:
+        """K of a vote."""
+        return self.rows * self.columns
+
+    def parent_chunks(self) -> Iterator[slice]:
+        """All parents, in as many chunks as it takes."""
+        yield from slices(self.parents, chunk_parents(self.batch, self.pose_dim))
+
+
+def chunk_parents(batch: int, pose_dim: int) -> int:
+    """Parents walked at a time: as many as leave room for ``LEAST_CHILDREN`` in a tile, at least one."""
+    return max(1, TILE_BYTES // (4 * batch * pose_dim * LEAST_CHILDREN))
+
+
+def tile_children(batch: int, parents: int, pose_dim: int) -> int:
+    """Children in a tile: as many as cast ``TILE_BYTES`` of float32 votes, at least one."""
+    parents = min(parents, chunk_parents(batch, pose_dim))
+    return max(1, TILE_BYTES // (4 * batch * parents * pose_dim))
+
+
+def slices(count: int, size: int) -> Iterator[slice]:
+    """0..count in pieces of ``size``; the last may be shorter."""
+    for start in range(0, count, size):
+        yield slice(start, min(start + size, count))
+
+
+def full_precision(dtype: torch.dtype) -> torch.dtype:
+    """What tiles are computed in: float32 for anything smaller."""
+    return torch.float32 if dtype in HALF else dtype
+
+
+def sum_precision(tensor: Tensor) -> torch.dtype:
+    """What sums over tiles are kept in: float64 where the device has it, so that their number does not matter."""
+    return tensor.dtype if tensor.device.type == "mps" else torch.float64
+
+
+def to_columns(u: Tensor, children: slice, rows: int) -> Tensor:
+    """Some children of (B, I, P·Q) as (T, P, Q, B), in full precision."""
+    block = u[:, children].to(full_precision(u.dtype))
+    # a dense matrix is transposed in squares that fit the cache, a view with gaps is not
+    flat = block.contiguous().flatten(1).t().contiguous()  # (T·P·Q, B)
+    return flat.view(block.shape[1], rows, -1, u.shape[0])
+
+
+def from_columns(columns: Tensor) -> Tensor:
+    """(T, P, Q, B) back to (B, T, P·Q)."""
+    return columns.flatten(0, 2).t().contiguous().view(columns.shape[-1], columns.shape[0], -1)
+
+
+def parents_first(sums: Tensor) -> Tensor:
+    """Sums of a tile's layout, (P, J, R, B), as capsules, (B, J, P·R)."""
+    return sums.permute(3, 1, 0, 2).flatten(2)
+
+
+def batch_last(capsules: Tensor, rows: int) -> Tensor:
+    """Capsules (B, J, P·R) in a tile's layout, (P, J, R, B)."""
+    return capsules.unflatten(-1, (rows, -1)).permute(2, 1, 3, 0).contiguous()

@@ -1,0 +1,171 @@
+"""The walks as operators of PyTorch: opaque to ``torch.compile``, known to autograd and to ``vmap``.
+
+Traced through, the loop over tiles would be unrolled into thousands of nodes; an operator is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.library import custom_op
+
+from paircaps.votes.layout import full_precision, tile_children
+from paircaps.votes.statistics import moment_gradients, moments_of_votes
+from paircaps.votes.walk import Job, walk_gradients, walk_sums
+
+ONCE = (
+    "the streaming agreement can be differentiated once; for second derivatives take the votes dense: "
+    "CapsuleLayer(..., streaming=False)"
+)
+
+
+@custom_op("paircaps::vote_sums", mutates_args=())
+def vote_sums(
+    u: Tensor, weight: Tensor, scale: Tensor | None, shift: Tensor | None, rows: int, normalize: bool, tile: int | None
+) -> tuple[Tensor, Tensor]:
+    """Σû and Σû² over the children, (B, J, K) each, in full precision; the votes are never all there.
+
+    Args:
+        u: children, (B, I, P·Q).
+        weight: (I, J, Q, R).
+        scale: of the votes' batch norm, (K,), (I, J, K) or None.
+        shift: the same.
+        rows: P.
+        normalize: give each vote length one (E4).
+        tile: children whose votes are there at a time; None takes :func:`tile_children`.
+    """
+    return walk_sums(_job(u, weight, scale, shift, rows, normalize, tile))
+
+
+@custom_op("paircaps::vote_sums_backward", mutates_args=())
+def _vote_sums_backward(
+    grad_sum: Tensor,
+    grad_squares: Tensor,
+    u: Tensor,
+    weight: Tensor,
+    scale: Tensor | None,
+    shift: Tensor | None,
+    rows: int,
+    normalize: bool,
+    tile: int | None,
+) -> list[Tensor]:
+    gradients = walk_gradients(_job(u, weight, scale, shift, rows, normalize, tile), grad_sum, grad_squares)
+    return [gradient for gradient in gradients if gradient is not None]
+
+
+def _job(
+    u: Tensor,
+    weight: Tensor,
+    scale: Tensor | None,
+    shift: Tensor | None,
+    rows: int,
+    normalize: bool,
+    tile: int | None,
+) -> Job:
+    # chosen here and not by the caller, who may be traced with a batch of any size
+    chosen = tile or tile_children(u.shape[0], weight.shape[1], rows * weight.shape[3])
+    return Job(u, weight, scale, shift, rows, normalize, chosen)
+
+
+@custom_op("paircaps::vote_statistics", mutates_args=())
+def vote_statistics(u: Tensor, weight: Tensor, rows: int, per_vote: bool) -> tuple[Tensor, Tensor]:
+    """Mean and variance of all votes, (K,), or of each, (I, J, K), in full precision.
+
+    Args:
+        u: children, (B, I, P·Q).
+        weight: (I, J, Q, R).
+        rows: P.
+        per_vote: one statistic a vote, over the batch; or one a pose dimension, over all else.
+    """
+    return moments_of_votes(u, weight, rows, per_vote)
+
+
+@custom_op("paircaps::vote_statistics_backward", mutates_args=())
+def _vote_statistics_backward(
+    u: Tensor, weight: Tensor, rows: int, mean: Tensor, grad_mean: Tensor, grad_variance: Tensor
+) -> tuple[Tensor, Tensor]:
+    return moment_gradients(u, weight, rows, mean, grad_mean, grad_variance)
+
+
+# --- shapes, for torch.compile --------------------------------------------------------------------------------------
+
+
+@vote_sums.register_fake
+def _(u: Tensor, weight: Tensor, scale: Any, shift: Any, rows: int, normalize: bool, tile: Any) -> Any:
+    shape = (u.shape[0], weight.shape[1], rows * weight.shape[3])
+    return tuple(u.new_empty(shape, dtype=full_precision(u.dtype)) for _ in range(2))
+
+
+@_vote_sums_backward.register_fake
+def _(grad_sum: Tensor, grad_squares: Tensor, u: Tensor, weight: Tensor, scale: Any, shift: Any, *_: Any) -> Any:
+    return [torch.empty_like(part) for part in (u, weight, scale, shift) if part is not None]
+
+
+@vote_statistics.register_fake
+def _(u: Tensor, weight: Tensor, rows: int, per_vote: bool) -> Any:
+    pose_dim = rows * weight.shape[3]
+    shape = (*weight.shape[:2], pose_dim) if per_vote else (pose_dim,)
+    return tuple(u.new_empty(shape, dtype=full_precision(u.dtype)) for _ in range(2))
+
+
+@_vote_statistics_backward.register_fake
+def _(u: Tensor, weight: Tensor, *_: Any) -> Any:
+    return torch.empty_like(u), torch.empty_like(weight)
+
+
+# --- gradients ------------------------------------------------------------------------------------------------------
+
+
+def _keep_sums(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    *tensors, ctx.rows, ctx.normalize, ctx.tile = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _sums_gradient(ctx: Any, grad_sum: Tensor, grad_squares: Tensor) -> Any:
+    tensors = ctx.saved_tensors
+    gradients = _vote_sums_backward(grad_sum, grad_squares, *tensors, ctx.rows, ctx.normalize, ctx.tile)
+    return *gradients, *([None] * (7 - len(gradients)))
+
+
+def _keep_statistics(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    u, weight, ctx.rows, _ = inputs
+    ctx.save_for_backward(u, weight, output[0])
+
+
+def _statistics_gradient(ctx: Any, grad_mean: Tensor, grad_variance: Tensor) -> Any:
+    u, weight, mean = ctx.saved_tensors
+    return *_vote_statistics_backward(u, weight, ctx.rows, mean, grad_mean, grad_variance), None, None
+
+
+def _refuse(*_: Any) -> Any:
+    raise RuntimeError(ONCE)
+
+
+vote_sums.register_autograd(_sums_gradient, setup_context=_keep_sums)
+vote_statistics.register_autograd(_statistics_gradient, setup_context=_keep_statistics)
+_vote_sums_backward.register_autograd(_refuse)
+_vote_statistics_backward.register_autograd(_refuse)
+
+
+# --- vmap -----------------------------------------------------------------------------------------------------------
+
+
+def _one_by_one(operator: Callable[..., Any]) -> Callable[..., Any]:
+    """A vmap rule that calls the operator for each sample: right for every argument, and no faster than a loop."""
+
+    def rule(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
+        results = [
+            operator(*(a if dim is None else a.select(dim, i) for a, dim in zip(arguments, in_dims, strict=True)))
+            for i in range(info.batch_size)
+        ]
+        stacked = [torch.stack(parts) for parts in zip(*results, strict=True)]
+        return (stacked if isinstance(results[0], list) else tuple(stacked)), type(results[0])(0 for _ in stacked)
+
+    return rule
+
+
+for _operator in (vote_sums, _vote_sums_backward, vote_statistics, _vote_statistics_backward):
+    _operator.register_vmap(_one_by_one(_operator))
