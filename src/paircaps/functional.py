@@ -229,14 +229,13 @@ def dynamic_routing(votes: Tensor, iterations: int = 3) -> Capsules:
     """
     require_votes(votes)
     require_positive(iterations=iterations)
-    s = votes.sum(dim=-3) / votes.shape[-2]  # b = 0, so c = softmax_j(0) = 1/J
-    v = squash(s)
-    b = votes.new_zeros(votes.shape[:-1])  # (..., I, J)
+    capsules = uniform_routing(votes.sum(dim=-3))
+    v = agreed = capsules.s
     for _ in range(iterations - 1):
-        b = b + (votes * v.unsqueeze(-3)).sum(dim=-1)  # b += ⟨û, v⟩
+        b = torch.einsum("...ijk,...jk->...ij", votes, agreed)  # all updates b += ⟨û, v⟩ so far, at once
         c = b.softmax(dim=-1)
-        s = (c.unsqueeze(-1) * votes).sum(dim=-3)  # (..., J, K)
-        v = squash(s)
+        v = squash(torch.einsum("...ij,...ijk->...jk", c, votes))
+        agreed = agreed + v
     return Capsules(v, v, _length(v).squeeze(-1))
 
 
@@ -308,10 +307,10 @@ def _m_step(
     """
     children, parents = assigned.shape[-2:]
     S = assigned.sum(dim=-2)  # (..., J)
-    share = (assigned / (S + EM_EPS).unsqueeze(-2)).unsqueeze(-1)  # (..., I, J, 1)
-    mu = (share * votes).sum(dim=-3)
+    share = assigned / (S + EM_EPS).unsqueeze(-2)  # (..., I, J)
+    mu = torch.einsum("...ij,...ijk->...jk", share, votes)
     deviation = (votes - mu.unsqueeze(-3)).square()
-    variance = (share * deviation).sum(dim=-3) + floor
+    variance = torch.einsum("...ij,...ijk->...jk", share, deviation) + floor
     cost = (beta_u.unsqueeze(-1) + variance.log() / 2).sum(dim=-1) * S * (100 * parents / children)  # (..., J)
     inverse_temperature = 0.01 * (1 - 0.95**t)  # λ_t
     return mu, torch.sigmoid(inverse_temperature * (beta_a - cost)), variance, deviation
@@ -320,6 +319,7 @@ def _m_step(
 def _e_step(a_j: Tensor, variance: Tensor, deviation: Tensor) -> Tensor:
     """Assign each child anew among the parents: R of (..., I, J)."""
     spread = (2 * math.pi * variance).log().sum(dim=-1) / 2  # (..., J)
+    # divided before it is summed: 1 / σ² of large votes has no derivative in float32
     distance = (deviation / (2 * variance).unsqueeze(-3)).sum(dim=-1)  # (..., I, J)
     return (((a_j + EM_EPS).log() - spread).unsqueeze(-2) - distance).softmax(dim=-1)
 

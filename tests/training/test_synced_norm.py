@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from paircaps import CapsuleLayer
 from paircaps.norm import CapsuleNorm
 from paircaps.training.distributed import Processes, SyncedNorm, synchronise_norms
 
@@ -45,6 +46,23 @@ def test_it_is_batch_norm(norm, shape):
     for name, value in norm.state_dict().items():
         torch.testing.assert_close(synced.state_dict()[name], value, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(synced.eval()(y), norm.eval()(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("group")
+@pytest.mark.parametrize("vote_norm", ["pose", "vote"])
+def test_folded_into_the_votes_it_is_the_same(vote_norm):
+    layers = [CapsuleLayer(6, 3, vote_norm=vote_norm, streaming=streaming).double() for streaming in (True, False)]
+    layers[1].load_state_dict(layers[0].state_dict())
+    synchronise_norms(layers[0])
+    assert isinstance(layers[0].norm, SyncedNorm)
+    u = torch.randn(5, 6, 16, dtype=torch.float64)
+    for layer in layers:
+        layer(u).activation.square().sum().backward()
+    for one, other in zip(*(layer.parameters() for layer in layers), strict=True):
+        torch.testing.assert_close(one.grad, other.grad)
+    for one, other in zip(*(layer.buffers() for layer in layers), strict=True):
+        torch.testing.assert_close(one, other)
+    torch.testing.assert_close(*(layer.eval()(u).s for layer in layers))
 
 
 def test_all_norms_of_a_module_change_and_no_name_does():

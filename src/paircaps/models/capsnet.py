@@ -32,6 +32,7 @@ class CapsNet(ImageModel):
         hidden_capsules: sizes of capsule layers between the primary and the last one.
         vote_norm: batch norm of the votes; the paper's runs have none here.
         routing_options: for every layer's routing.
+        streaming: whether FM agreement does without holding the votes; see CapsuleLayer.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class CapsNet(ImageModel):
         hidden_capsules: tuple[int, ...] = (),
         vote_norm: str | None = None,
         routing_options: dict[str, object] | None = None,
+        streaming: bool | str = "auto",
     ) -> None:
         super().__init__(num_classes, in_channels, image_size, minimum_size=2 * KERNEL - 1)
         require_positive(filters=filters, groups=groups, primary_dim=primary_dim, pose_dim=pose_dim)
@@ -75,6 +77,7 @@ class CapsNet(ImageModel):
             routing=routing,
             routing_options=routing_options,
             vote_norm=vote_norm,
+            streaming=streaming,
         )
 
     @property

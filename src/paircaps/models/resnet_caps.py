@@ -35,6 +35,7 @@ class ResNetCapsules(ImageModel):
         vote_norm: ``"pose"``, ``"vote"`` (the smallNORB runs) or None.
         primary_norm: ``"pose"``, ``"capsule"`` (the smallNORB runs) or None.
         routing_options: for every layer's routing.
+        streaming: whether FM agreement does without holding the votes; see CapsuleLayer.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class ResNetCapsules(ImageModel):
         vote_norm: str | None = "pose",
         primary_norm: str | None = "pose",
         routing_options: dict[str, object] | None = None,
+        streaming: bool | str = "auto",
     ) -> None:
         super().__init__(num_classes, in_channels, image_size, MINIMUM_SIZE)
         require_choice("primary_norm", primary_norm, PRIMARY_NORMS)
@@ -73,6 +75,7 @@ class ResNetCapsules(ImageModel):
             routing=routing,
             routing_options=routing_options,
             vote_norm=vote_norm,
+            streaming=streaming,
         )
 
     @property

@@ -21,6 +21,7 @@ def capsule_stack(
     routing: str | RoutingFactory,
     routing_options: dict[str, object] | None,
     vote_norm: str | None,
+    streaming: bool | str,
 ) -> nn.Sequential:
     """Layers of ``hidden`` capsules and one of ``num_classes``, each with a routing of its own."""
     require_sizes("hidden_capsules", hidden)
@@ -41,6 +42,7 @@ def capsule_stack(
                 transform=transform,
                 vote_norm=vote_norm,
                 routing_options=routing_options,
+                streaming=streaming,
             )
         )
         in_capsules, in_dim = out_capsules, pose_dim

@@ -92,14 +92,13 @@ class Votes:
         u, weight, rows = self._flat(), self.transform.weight, self.transform.rows
         scale, shift = self._affine(u)
         total, squares = vote_sums(u, weight, scale, shift, rows, normalize, self.tile)
-        leading = self.u.shape[:-2]
-        return total.unflatten(0, leading), squares.unflatten(0, leading)
+        return self._unflat(total), self._unflat(squares)
 
     def total(self) -> Tensor:
         """Σû over the children, (..., J, K): one matrix product, for it does not matter which child said what."""
         u, weight, rows = self._flat(), self.transform.weight, self.transform.rows
         scale, shift = self._affine(u)
-        return total_vote(u, weight, rows, scale, shift).unflatten(0, self.u.shape[:-2])
+        return self._unflat(total_vote(u, weight, rows, scale, shift))
 
     def _flat(self) -> Tensor:
         """(B, I, K_in)."""
@@ -107,6 +106,10 @@ class Votes:
         if self.u.dtype != weight.dtype and not torch.is_autocast_enabled(self.u.device.type):
             raise TypeError(f"child capsules are {self.u.dtype} and the vote weights {weight.dtype}; convert one")
         return self.u.reshape(-1, *self.u.shape[-2:])
+
+    def _unflat(self, capsules: Tensor) -> Tensor:
+        """(B, J, K) with the leading axes as they came."""
+        return capsules.reshape(*self.u.shape[:-2], *capsules.shape[1:])
 
     def _affine(self, u: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """Batch norm as scale and shift of each vote; training statistics are those of this batch."""

@@ -22,7 +22,6 @@ ONCE = (
 )
 
 
-@custom_op("paircaps::vote_sums", mutates_args=())
 def vote_sums(
     u: Tensor, weight: Tensor, scale: Tensor | None, shift: Tensor | None, rows: int, normalize: bool, tile: int | None
 ) -> tuple[Tensor, Tensor]:
@@ -37,6 +36,28 @@ def vote_sums(
         normalize: give each vote length one (E4).
         tile: children whose votes are there at a time; None takes :func:`tile_children`.
     """
+    return _call_sums(u, weight, scale, shift, rows, normalize, tile)
+
+
+def vote_statistics(u: Tensor, weight: Tensor, rows: int, per_vote: bool) -> tuple[Tensor, Tensor]:
+    """Mean and variance of all votes, (K,), or of each, (I, J, K), in full precision.
+
+    Args:
+        u: children, (B, I, P·Q).
+        weight: (I, J, Q, R).
+        rows: P.
+        per_vote: one statistic a vote, over the batch; or one a pose dimension, over all else.
+    """
+    return _call_statistics(u, weight, rows, per_vote)
+
+
+# --- operators ----------------------------------------------------------------------------------------------------
+
+
+@custom_op("paircaps::vote_sums", mutates_args=())
+def _vote_sums(
+    u: Tensor, weight: Tensor, scale: Tensor | None, shift: Tensor | None, rows: int, normalize: bool, tile: int | None
+) -> tuple[Tensor, Tensor]:
     return walk_sums(_job(u, weight, scale, shift, rows, normalize, tile))
 
 
@@ -51,9 +72,11 @@ def _vote_sums_backward(
     rows: int,
     normalize: bool,
     tile: int | None,
-) -> list[Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     gradients = walk_gradients(_job(u, weight, scale, shift, rows, normalize, tile), grad_sum, grad_squares)
-    return [gradient for gradient in gradients if gradient is not None]
+    # an operator returns tensors only: an empty one where there is no batch norm
+    du, dw, *rest = (u.new_empty(0) if gradient is None else gradient for gradient in gradients)
+    return du, dw, rest[0], rest[1]
 
 
 def _job(
@@ -71,15 +94,7 @@ def _job(
 
 
 @custom_op("paircaps::vote_statistics", mutates_args=())
-def vote_statistics(u: Tensor, weight: Tensor, rows: int, per_vote: bool) -> tuple[Tensor, Tensor]:
-    """Mean and variance of all votes, (K,), or of each, (I, J, K), in full precision.
-
-    Args:
-        u: children, (B, I, P·Q).
-        weight: (I, J, Q, R).
-        rows: P.
-        per_vote: one statistic a vote, over the batch; or one a pose dimension, over all else.
-    """
+def _vote_statistics(u: Tensor, weight: Tensor, rows: int, per_vote: bool) -> tuple[Tensor, Tensor]:
     return moments_of_votes(u, weight, rows, per_vote)
 
 
@@ -93,7 +108,7 @@ def _vote_statistics_backward(
 # --- shapes, for torch.compile --------------------------------------------------------------------------------------
 
 
-@vote_sums.register_fake
+@_vote_sums.register_fake
 def _(u: Tensor, weight: Tensor, scale: Any, shift: Any, rows: int, normalize: bool, tile: Any) -> Any:
     shape = (u.shape[0], weight.shape[1], rows * weight.shape[3])
     return tuple(u.new_empty(shape, dtype=full_precision(u.dtype)) for _ in range(2))
@@ -101,10 +116,10 @@ def _(u: Tensor, weight: Tensor, scale: Any, shift: Any, rows: int, normalize: b
 
 @_vote_sums_backward.register_fake
 def _(grad_sum: Tensor, grad_squares: Tensor, u: Tensor, weight: Tensor, scale: Any, shift: Any, *_: Any) -> Any:
-    return [torch.empty_like(part) for part in (u, weight, scale, shift) if part is not None]
+    return tuple(u.new_empty(0) if part is None else torch.empty_like(part) for part in (u, weight, scale, shift))
 
 
-@vote_statistics.register_fake
+@_vote_statistics.register_fake
 def _(u: Tensor, weight: Tensor, rows: int, per_vote: bool) -> Any:
     pose_dim = rows * weight.shape[3]
     shape = (*weight.shape[:2], pose_dim) if per_vote else (pose_dim,)
@@ -124,10 +139,10 @@ def _keep_sums(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*tensors)
 
 
-def _sums_gradient(ctx: Any, grad_sum: Tensor, grad_squares: Tensor) -> Any:
+def _sums_gradient(ctx: Any, *gradients: Tensor) -> Any:
     tensors = ctx.saved_tensors
-    gradients = _vote_sums_backward(grad_sum, grad_squares, *tensors, ctx.rows, ctx.normalize, ctx.tile)
-    return *gradients, *([None] * (7 - len(gradients)))
+    found = _call_sums_backward(*gradients, *tensors, ctx.rows, ctx.normalize, ctx.tile)
+    return *(None if of is None else gradient for of, gradient in zip(tensors, found, strict=True)), None, None, None
 
 
 def _keep_statistics(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -135,19 +150,47 @@ def _keep_statistics(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Te
     ctx.save_for_backward(u, weight, output[0])
 
 
-def _statistics_gradient(ctx: Any, grad_mean: Tensor, grad_variance: Tensor) -> Any:
+def _statistics_gradient(ctx: Any, *gradients: Tensor) -> Any:
     u, weight, mean = ctx.saved_tensors
-    return *_vote_statistics_backward(u, weight, ctx.rows, mean, grad_mean, grad_variance), None, None
+    return *_call_statistics_backward(u, weight, ctx.rows, mean, *gradients), None, None
+
+
+def _keep_nothing(ctx: Any, inputs: Any, output: Any) -> None:
+    pass
 
 
 def _refuse(*_: Any) -> Any:
     raise RuntimeError(ONCE)
 
 
-vote_sums.register_autograd(_sums_gradient, setup_context=_keep_sums)
-vote_statistics.register_autograd(_statistics_gradient, setup_context=_keep_statistics)
-_vote_sums_backward.register_autograd(_refuse)
-_vote_statistics_backward.register_autograd(_refuse)
+_vote_sums.register_autograd(_sums_gradient, setup_context=_keep_sums)
+_vote_statistics.register_autograd(_statistics_gradient, setup_context=_keep_statistics)
+_vote_sums_backward.register_autograd(_refuse, setup_context=_keep_nothing)
+_vote_statistics_backward.register_autograd(_refuse, setup_context=_keep_nothing)
+
+
+def _for_torch_func(operator: Any, keep: Callable[..., None], gradient: Callable[..., Any]) -> Callable[..., Any]:
+    """The operator as an autograd.Function: torch.func cannot differentiate one that torch.library registered."""
+
+    class Function(torch.autograd.Function):
+        generate_vmap_rule = True
+        setup_context = staticmethod(keep)
+        backward = staticmethod(gradient)
+
+        @staticmethod
+        def forward(*inputs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+            return operator(*inputs)
+
+    def call(*inputs: Any) -> Any:
+        return operator(*inputs) if torch.compiler.is_compiling() else Function.apply(*inputs)
+
+    return call
+
+
+_call_sums = _for_torch_func(_vote_sums, _keep_sums, _sums_gradient)
+_call_statistics = _for_torch_func(_vote_statistics, _keep_statistics, _statistics_gradient)
+_call_sums_backward = _for_torch_func(_vote_sums_backward, _keep_nothing, _refuse)
+_call_statistics_backward = _for_torch_func(_vote_statistics_backward, _keep_nothing, _refuse)
 
 
 # --- vmap -----------------------------------------------------------------------------------------------------------
@@ -161,11 +204,11 @@ def _one_by_one(operator: Callable[..., Any]) -> Callable[..., Any]:
             operator(*(a if dim is None else a.select(dim, i) for a, dim in zip(arguments, in_dims, strict=True)))
             for i in range(info.batch_size)
         ]
-        stacked = [torch.stack(parts) for parts in zip(*results, strict=True)]
-        return (stacked if isinstance(results[0], list) else tuple(stacked)), type(results[0])(0 for _ in stacked)
+        stacked = tuple(torch.stack(parts) for parts in zip(*results, strict=True))
+        return stacked, (0,) * len(stacked)
 
     return rule
 
 
-for _operator in (vote_sums, _vote_sums_backward, vote_statistics, _vote_statistics_backward):
+for _operator in (_vote_sums, _vote_sums_backward, _vote_statistics, _vote_statistics_backward):
     _operator.register_vmap(_one_by_one(_operator))

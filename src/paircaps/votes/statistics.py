@@ -57,7 +57,7 @@ def _moments(u: Tensor, weight: Tensor, layout: Layout) -> Iterator[Moments]:
     for children in slices(layout.children, max(1, BLOCK_BYTES // (4 * values))):
         columns = to_columns(u, children, layout.rows)  # (T, P, Q, B)
         mean = columns.mean(-1)
-        centred = columns.sub_(mean.unsqueeze(-1))
+        centred = columns - mean.unsqueeze(-1)  # not in place: of one image, the columns are the children themselves
         covariance = centred @ centred.transpose(-1, -2) / layout.batch
         block = weight[children].to(dtype).transpose(1, 2).flatten(2).unsqueeze(1)  # (T, 1, Q, J·R)
         yield Moments(children, mean, centred, covariance, block, covariance @ block)
