@@ -111,8 +111,9 @@ class CapsuleLayer(nn.Module):
         transform: ``"matrix"``, K weights a pair, or ``"vector"``, K_in · K weights a pair.
         vote_norm: batch norm of the votes per pose dimension (``"pose"``), per vote (``"vote"``), or None.
         routing_options: for the routing, if it is built here.
-        streaming: whether a routing that needs only sums over the votes gathers them tile by tile, without ever
-            holding the votes: ``"auto"`` where it pays, True always, False never.
+        streaming: whether the routing does without holding all votes: FM agreement walks them tile by tile, dynamic
+            and EM routing take a few images at a time. ``"auto"`` does what is fastest, True never holds those of
+            the whole batch, False always does.
         tile: children in a tile; None takes :func:`paircaps.votes.tile_children`.
     """
 
@@ -151,8 +152,8 @@ class CapsuleLayer(nn.Module):
             self.routing = create_routing(routing, out_capsules, **(routing_options or {}))
         if streaming is True and not (isinstance(self.routing, Routing) and self.routing.streams):
             raise ValueError(
-                "streaming=True needs a routing that can do without the votes, such as 'fm'; "
-                f'{self.routing!r} looks at each of them: streaming="auto" lets it'
+                f"streaming=True needs a routing that can do without the votes of the whole batch; {self.routing!r} "
+                'does not say that it can: streaming="auto" gives it all votes'
             )
 
     def forward(self, u: Tensor | Capsules, activation: Tensor | None = None) -> Capsules:

@@ -10,6 +10,8 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from paircaps import CapsuleLayer, Capsules, FMAgreement, create_model, testing
+from paircaps.bench.memory import bytes_for_backward
+from paircaps.routing import Routing
 from paircaps.votes import MatrixVotes, VectorVotes, Votes, tile_children
 from paircaps.votes.layout import TILE_BYTES
 from paircaps.votes.walk import Job, walk_gradients, walk_sums
@@ -32,10 +34,11 @@ def twins(transform, vote_norm, *, children=97, parents=7, in_dim=16, dtype=torc
     return [layer.to(dtype) for layer in layers]
 
 
-def everything(layer, u):
+def everything(forward, u, layer=None):
     """Capsules, gradients and running statistics after one pass, by name."""
+    layer = layer or forward
     u = u.clone().requires_grad_()
-    capsules = layer(u)
+    capsules = forward(u)
     generator = torch.Generator().manual_seed(5)
     weights = (torch.randn(part.shape, generator=generator, dtype=torch.float64) for part in capsules)
     loss = sum((part * weight.to(part.dtype)).sum() for part, weight in zip(capsules, weights, strict=True))
@@ -316,12 +319,16 @@ def test_false_never_streams_and_true_always_does(walks):
     assert len(walks) == 1
 
 
-@pytest.mark.parametrize("routing", ["dynamic", "em"])
-def test_rivals_take_their_votes_dense(routing, walks):
-    CapsuleLayer(LARGE[1], 10, routing=routing)(torch.randn(LARGE))
-    assert not walks
-    with pytest.raises(ValueError, match=r'streaming=True needs .*"auto"'):
-        CapsuleLayer(8, 10, routing=routing, streaming=True)
+def test_a_routing_that_does_not_stream_gets_all_votes_and_says_so():
+    class Mean(Routing):
+        def agree(self, votes, activation):
+            assert isinstance(votes, torch.Tensor)
+            mean = votes.mean(dim=-3)
+            return Capsules(mean, mean, mean.norm(dim=-1))
+
+    assert CapsuleLayer(LARGE[1], 10, routing=Mean)(torch.randn(LARGE)).s.shape == (8, 10, 16)
+    with pytest.raises(ValueError, match=r'streaming=True needs .* Mean\(out_capsules=10\) .*"auto"'):
+        CapsuleLayer(8, 10, routing=Mean, streaming=True)
 
 
 def test_who_hooks_into_the_votes_sees_them(walks):
@@ -419,6 +426,57 @@ def test_a_tile_fills_its_bytes(batch, parents, pose_dim):
     chunk = min(parents, max(1, TILE_BYTES // (4 * batch * pose_dim * 8)))
     assert tile == 1 or 4 * tile * batch * chunk * pose_dim <= TILE_BYTES
     assert 4 * (tile + 1) * batch * chunk * pose_dim > TILE_BYTES
+
+
+# --- the rivals ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def three_images(monkeypatch):
+    """Chunks of three images, for layers of 97 children and 7 parents."""
+    monkeypatch.setattr("paircaps.votes.layout.IMAGE_BYTES", 3 * 4 * 97 * 7 * 16)
+    monkeypatch.setattr("paircaps.votes.ballot.TILE_BYTES", 1)
+
+
+@pytest.mark.usefixtures("three_images")
+@pytest.mark.parametrize("streaming", ["auto", True])
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize(("transform", "vote_norm"), FORMS)
+@pytest.mark.parametrize("routing", ["dynamic", "em"])
+def test_rivals_a_few_images_at_a_time(routing, transform, vote_norm, training, streaming, monkeypatch):
+    plain = CapsuleLayer(97, 7, routing=routing, transform=transform, vote_norm=vote_norm, streaming=False)
+    plain = plain.double().train(training)
+    few = copy.deepcopy(plain)
+    few.streaming = streaming
+    u = torch.randn(2, 5, 97, 16, dtype=torch.float64)
+    activation = torch.rand(2, 5, 97, dtype=torch.float64)
+    expected = everything(lambda u: plain(u, activation), u, plain)
+    monkeypatch.setattr(Votes, "dense", None)
+    found = everything(lambda u: few(u, activation), u, few)
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-8, atol=1e-8, msg=lambda text, name=name: name + text)
+
+
+@pytest.mark.usefixtures("three_images")
+@pytest.mark.parametrize("routing", ["dynamic", "em"])
+def test_rivals_in_half_precision_and_autocast(routing):
+    u = torch.randn(8, 97, 16)
+    layer = CapsuleLayer(97, 7, routing=routing, vote_norm=None)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert layer(u).s.dtype == torch.float32
+    assert layer.bfloat16()(u.bfloat16()).s.dtype == torch.bfloat16
+
+
+@pytest.mark.usefixtures("three_images")
+def test_asked_to_stream_the_rivals_keep_no_votes_for_backward():
+    def kept(streaming):
+        layer = CapsuleLayer(97, 7, routing="dynamic", vote_norm=None, streaming=streaming)
+        u = torch.randn(48, 97, 16, requires_grad=True)
+        return bytes_for_backward(lambda: layer(u).activation.sum(), layer)
+
+    votes = 4 * 48 * 97 * 7 * 16
+    assert kept("auto") > votes
+    assert kept(True) < votes / 4
 
 
 # --- dynamic routing with one iteration --------------------------------------------------------------------------

@@ -33,7 +33,7 @@ class Routing(nn.Module, ABC):
 
     @property
     def streams(self) -> bool:
-        """Whether :meth:`agree_on` can do without the votes themselves, because sums over the children are enough."""
+        """Whether :meth:`agree_on` can do without the votes of the whole batch."""
         return False
 
     def forward(self, votes: Tensor | Votes, activation: Tensor | None = None) -> Capsules:
@@ -46,7 +46,7 @@ class Routing(nn.Module, ABC):
         Returns:
             Capsules of (..., J, K), (..., J, K) and (..., J).
         """
-        if isinstance(votes, Votes) and not (self.streams and votes.foldable):
+        if isinstance(votes, Votes) and not votes.foldable:
             votes = votes.dense()
         if not isinstance(votes, Votes):
             require_votes(votes)
@@ -68,8 +68,8 @@ class Routing(nn.Module, ABC):
         """The algorithm itself, on votes whose shape is right."""
 
     def agree_on(self, votes: Votes, activation: Tensor | None) -> Capsules:
-        """The same from sums over the votes, if the routing :attr:`streams`."""
-        raise NotImplementedError(f"{type(self).__name__} streams but has no agree_on")
+        """The same on votes that are not cast yet; a routing that :attr:`streams` says here how it does without."""
+        return self.agree(votes.dense(), activation)
 
     def extra_repr(self) -> str:
         """The number of parents, for print(model)."""

@@ -35,12 +35,13 @@ class DynamicRouting(Routing):
 
     @property
     def streams(self) -> bool:
-        """One iteration has uniform coupling: the sum of the votes is all it needs."""
-        return self.iterations == 1
+        """A few images at a time."""
+        return True
 
     def agree_on(self, votes: Votes, activation: Tensor | None) -> Capsules:
-        """One matrix product and a squash."""
-        return to_dtype(uniform_routing(votes.total()), votes.dtype)
+        """With one iteration the coupling is uniform, and the routing one matrix product and a squash."""
+        capsules = uniform_routing(votes.total()) if self.iterations == 1 else votes.by_image(self.agree, activation)
+        return to_dtype(capsules, votes.dtype)
 
     def extra_repr(self) -> str:
         """Options, for print(model)."""

@@ -6,8 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from paircaps._checks import require_positive
+from paircaps._precision import to_dtype
 from paircaps.functional import Capsules, em_routing
 from paircaps.routing.base import Routing
+from paircaps.votes import Votes
 
 
 class EMRouting(Routing):
@@ -41,6 +43,15 @@ class EMRouting(Routing):
     def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
         """Children weigh by their activation in the M step."""
         return em_routing(votes, activation, self.beta_u, self.beta_a, self.iterations)
+
+    @property
+    def streams(self) -> bool:
+        """A few images at a time."""
+        return True
+
+    def agree_on(self, votes: Votes, activation: Tensor | None) -> Capsules:
+        """Images know nothing of each other."""
+        return to_dtype(votes.by_image(self.agree, activation), votes.dtype)
 
     def extra_repr(self) -> str:
         """Options, for print(model)."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from paircaps._precision import HALF, in_full_precision
+from paircaps.functional import Capsules
 from paircaps.norm import FoldingNorm
-from paircaps.votes.layout import TILE_BYTES
+from paircaps.votes.fold import Affine, fold_weights
+from paircaps.votes.layout import TILE_BYTES, full_precision, slices, tile_images
 from paircaps.votes.operators import vote_statistics, vote_sums
 from paircaps.votes.transforms import LinearVotes
 
@@ -17,6 +22,10 @@ STREAMING = ("auto", True, False)
 
 LEAST_BATCH = 8
 """Images from which on streaming pays: with fewer, rows of a tile are shorter than a vector register or two."""
+
+
+Agree = Callable[[Tensor, Tensor | None], Capsules]
+"""A routing of dense votes and child activations."""
 
 
 class Votes:
@@ -80,8 +89,12 @@ class Votes:
             return True
         if torch.compiler.is_exporting() or torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
             return False  # what is exported must run where this library is not
-        batch = self.u.shape[:-2].numel()
-        return batch >= LEAST_BATCH and 4 * self.shape.numel() > TILE_BYTES
+        return self._images >= LEAST_BATCH and 4 * self.shape.numel() > TILE_BYTES
+
+    @property
+    def _images(self) -> int:
+        """B, all leading axes together."""
+        return self.u.shape[:-2].numel()
 
     def dense(self) -> Tensor:
         """All of them, (..., I, J, K)."""
@@ -93,6 +106,34 @@ class Votes:
         scale, shift = self._affine(u)
         total, squares = vote_sums(u, weight, scale, shift, rows, normalize, self.tile)
         return self._unflat(total), self._unflat(squares)
+
+    def by_image(self, agree: Agree, activation: Tensor | None) -> Capsules:
+        """A routing that must see all votes of an image, given a few images at a time: they stay in the cache.
+
+        Where streaming was asked for, the backward pass casts them anew, so that those of the whole batch are never
+        there; that takes a third longer, so ``"auto"`` keeps them.
+
+        Args:
+            agree: from dense votes, (b, I, J, K), and activations, (b, I) or None, to capsules.
+            activation: of the children, (..., I), or None.
+        """
+        size = tile_images(*self.shape[-3:])
+        if self.streaming is not True and (torch.compiler.is_compiling() or not self.walk_pays or self._images <= size):
+            return agree(self.dense(), activation)
+        u = self._flat()
+        weight = self._folded(u)
+        again = self.streaming is True and torch.is_grad_enabled()
+
+        def route(u: Tensor, weight: Tensor, activation: Tensor | None) -> Capsules:
+            return agree(few_votes(u, weight, self.transform.rows, self.shape[-2]), activation)
+
+        parts = []
+        rest = activation if activation is None else activation.reshape(-1, activation.shape[-1])
+        for images in slices(len(u), size):
+            few = u[images], weight, None if rest is None else rest[images]
+            parts.append(checkpoint(route, *few, use_reentrant=False) if again else route(*few))
+        whole = (torch.cat(part) for part in zip(*parts, strict=True))
+        return Capsules(*(self._unflat(part) for part in whole))
 
     def total(self) -> Tensor:
         """Σû over the children, (..., J, K): one matrix product, for it does not matter which child said what."""
@@ -106,6 +147,13 @@ class Votes:
         if self.u.dtype != weight.dtype and not torch.is_autocast_enabled(self.u.device.type):
             raise TypeError(f"child capsules are {self.u.dtype} and the vote weights {weight.dtype}; convert one")
         return self.u.reshape(-1, *self.u.shape[-2:])
+
+    def _folded(self, u: Tensor) -> Tensor:
+        """All weights with batch norm in them, (I·P, Q', J·R)."""
+        scale, shift = self._affine(u)
+        rows, weight = self.transform.rows, self.transform.weight
+        affine = None if scale is None or shift is None else Affine(scale, shift, rows)
+        return fold_weights(weight, affine, slice(weight.shape[0]), slice(weight.shape[1]), rows)
 
     def _unflat(self, capsules: Tensor) -> Tensor:
         """(B, J, K) with the leading axes as they came."""
@@ -141,3 +189,24 @@ def total_vote(u: Tensor, weight: Tensor, rows: int, scale: Tensor | None, shift
         return total * scale + u.shape[1] * shift
     folded = weight.unsqueeze(2) * scale.unflatten(-1, (rows, 1, -1))  # (I, J, P, Q, R)
     return torch.einsum("bipq,ijpqr->bjpr", U, folded).flatten(-2) + shift.sum(0)
+
+
+@in_full_precision
+def few_votes(u: Tensor, weight: Tensor, rows: int, parents: int) -> Tensor:
+    """Dense votes of a few images from folded weights.
+
+    Args:
+        u: children, (b, I, P·Q).
+        weight: (I·P, Q or Q + 1, J·R), the last row of Q + 1 being what is added.
+        rows: P.
+        parents: J.
+
+    Returns:
+        votes, (b, I, J, K).
+    """
+    U = u.to(full_precision(u.dtype)).unflatten(-1, (rows, -1))  # (b, I, P, Q)
+    if weight.shape[1] > U.shape[-1]:
+        U = F.pad(U, (0, 1), value=1.0)
+    columns = U.permute(1, 2, 0, 3).flatten(0, 1)  # (I·P, b, Q')
+    votes = torch.bmm(columns, weight).view(-1, rows, len(u), parents, weight.shape[2] // parents)  # (I, P, b, J, R)
+    return votes.permute(2, 0, 3, 1, 4).flatten(-2)

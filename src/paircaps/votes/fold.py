@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from paircaps.votes.layout import full_precision, sum_precision
+from paircaps.votes.layout import full_precision, sum_precision, to_columns
 
 
 class Affine:
@@ -44,11 +44,12 @@ def _from_rows(values: Tensor) -> Tensor:
     return values.transpose(1, 2).flatten(2)
 
 
-def fold_children(columns: Tensor, affine: Affine | None) -> Tensor:
-    """Children (T, P, Q, B) ready for the product, (T·P, Q or Q + 1, B)."""
-    if affine is not None:
-        columns = F.pad(columns, (0, 0, 0, 1), value=1.0)
-    return columns.flatten(0, 1)
+def fold_children(u: Tensor, affine: Affine | None, children: slice, rows: int) -> Tensor:
+    """Children (B, I, P·Q) of a block ready for the product, (T·P, Q or Q + 1, B)."""
+    if affine is None:  # the product reads them where they lie
+        block = u[:, children].to(full_precision(u.dtype)).unflatten(-1, (rows, -1))  # (B, T, P, Q)
+        return block.permute(1, 2, 3, 0).flatten(0, 1)
+    return F.pad(to_columns(u, children, rows), (0, 0, 0, 1), value=1.0).flatten(0, 1)
 
 
 def fold_weights(weight: Tensor, affine: Affine | None, children: slice, parents: slice, rows: int) -> Tensor:
@@ -70,19 +71,28 @@ class FoldedGradients:
         weight: (I, J, Q, R).
         affine: or None if there is no batch norm.
         scale: g as it came, or None.
+        rows: P.
     """
 
-    def __init__(self, weight: Tensor, affine: Affine | None, scale: Tensor | None) -> None:
-        self.affine = affine
-        self.weight = torch.empty_like(weight, memory_format=torch.contiguous_format)
+    def __init__(self, weight: Tensor, affine: Affine | None, scale: Tensor | None, rows: int) -> None:
+        self.affine, self.rows = affine, rows
+        self.weight = torch.empty_like(weight.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
         self.dtype = None if scale is None else scale.dtype
         self._scale = None if scale is None else torch.zeros_like(scale, dtype=sum_precision(scale))
         self._shift = None if scale is None else torch.zeros_like(scale, dtype=sum_precision(scale))
 
-    def add(self, folded: Tensor, weight: Tensor, children: slice, parents: slice, rows: int) -> None:
+    def room(self, children: slice, parents: slice, like: Tensor) -> Tensor:
+        """Where the gradient of a block's folded weights is to be written: in place, if nothing is folded."""
+        if self.affine is not None or self.rows > 1 or self.weight.dtype != like.dtype:
+            return torch.empty_like(like)
+        return self.weight[children, parents].transpose(1, 2).flatten(2)
+
+    def add(self, folded: Tensor, weight: Tensor, children: slice, parents: slice) -> None:
         """Unfold the gradient of a block, (T·P, Q or Q + 1, J·R)."""
+        if folded.untyped_storage().data_ptr() == self.weight.untyped_storage().data_ptr():
+            return  # it is there already
         block = weight[children, parents].transpose(1, 2).unsqueeze(1)  # (T, 1, Q, J, R)
-        folded = folded.view(-1, rows, folded.shape[1], *block.shape[3:])  # (T, P, Q or Q + 1, J, R)
+        folded = folded.view(-1, self.rows, folded.shape[1], *block.shape[3:])  # (T, P, Q or Q + 1, J, R)
         if self.affine is None:
             self.weight[children, parents] = folded.sum(1).transpose(1, 2).to(weight.dtype)
             return

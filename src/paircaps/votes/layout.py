@@ -15,8 +15,11 @@ from torch import Tensor
 
 from paircaps._precision import HALF
 
-TILE_BYTES = 2 << 20
-"""Votes of one tile. Two or three such buffers are in use at once; together they should stay within a CPU's caches."""
+TILE_BYTES = 5 << 19
+"""Votes of one tile, 2.5 MB: two or three such buffers are in use at once, and should stay within a CPU's caches."""
+
+IMAGE_BYTES = 4 << 20
+"""Votes of a few images, for a routing that goes over all votes of an image again and again."""
 
 LEAST_CHILDREN = 8
 """In a tile, if there are that many: with more parents than fit beside them, the parents are walked in chunks too."""
@@ -70,6 +73,11 @@ def tile_children(batch: int, parents: int, pose_dim: int) -> int:
     """Children in a tile: as many as cast ``TILE_BYTES`` of float32 votes, at least one."""
     parents = min(parents, chunk_parents(batch, pose_dim))
     return max(1, TILE_BYTES // (4 * batch * parents * pose_dim))
+
+
+def tile_images(children: int, parents: int, pose_dim: int) -> int:
+    """Images routed at a time: as many as cast ``IMAGE_BYTES`` of float32 votes, at least one."""
+    return max(1, IMAGE_BYTES // (4 * children * parents * pose_dim))
 
 
 def slices(count: int, size: int) -> Iterator[slice]:

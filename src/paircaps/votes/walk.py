@@ -24,7 +24,6 @@ from paircaps.votes.layout import (
     parents_first,
     slices,
     sum_precision,
-    to_columns,
 )
 
 
@@ -80,7 +79,7 @@ class Block:
 
 def _blocks(job: Job, affine: Affine | None, parents: slice) -> Iterator[Block]:
     for children in slices(job.layout.children, job.tile * BLOCK_TILES):
-        u = fold_children(to_columns(job.u, children, job.rows), affine)
+        u = fold_children(job.u, affine, children, job.rows)
         yield Block(children, parents, u, fold_weights(job.weight, affine, children, parents, job.rows))
 
 
@@ -186,22 +185,26 @@ def walk_gradients(
     """Gradients for u, weight, scale and shift, from those of S and Z, (B, J, K) each."""
     layout, affine = job.layout, job.affine
     dtype = full_precision(job.u.dtype)
-    grad_u = torch.zeros(job.u.shape, dtype=dtype, device=job.u.device)
-    gradients = FoldedGradients(job.weight, affine, job.scale)
+    grad_u = torch.empty(job.u.shape, dtype=dtype, device=job.u.device)
+    gradients = FoldedGradients(job.weight, affine, job.scale, job.rows)
     for parents in layout.parent_chunks():
         slope = batch_last(grad_sum[:, parents].to(dtype), job.rows)  # A
         curve = batch_last(2 * grad_squares[:, parents].to(dtype), job.rows)  # 2 D
         buffers = Buffers(job, parents.stop - parents.start, 3)
         for block in _blocks(job, affine, parents):
-            grad_children, grad_weight = torch.empty_like(block.u), torch.empty_like(block.weight)
+            grad_children = torch.empty(block.u.shape, dtype=dtype, device=job.u.device)
+            grad_weight = gradients.room(block.children, parents, block.weight)
             into = zip(*(part.split(job.tile * job.rows) for part in (grad_children, grad_weight)), strict=True)
             for (u, weight), (into_u, into_weight) in zip(_tiles(block, job), into, strict=True):
                 dv = _vote_gradient(job, u, weight, slope, curve, buffers).flatten(0, 1).flatten(1, 2)
                 torch.bmm(u, dv.transpose(1, 2), out=into_weight)
                 torch.bmm(weight, dv, out=into_u)
-            gradients.add(grad_weight, job.weight, block.children, parents, job.rows)
-            inner = grad_children[:, : layout.inner].unflatten(0, (-1, job.rows))
-            grad_u[:, block.children] += from_columns(inner)
+            gradients.add(grad_weight, job.weight, block.children, parents)
+            of_children = from_columns(grad_children[:, : layout.inner].unflatten(0, (-1, job.rows)))
+            if parents.start == 0:
+                grad_u[:, block.children] = of_children
+            else:
+                grad_u[:, block.children] += of_children
     return grad_u.to(job.u.dtype), gradients.weight, *gradients.affine_gradients()
 
 
@@ -215,5 +218,6 @@ def _vote_gradient(job: Job, u: Tensor, weight: Tensor, slope: Tensor, curve: Te
     votes.mul_(inverse)
     torch.addcmul(slope, votes, curve, out=grad)  # dû
     along = over_pose(torch.mul(votes, grad, out=scratch))
-    along.mul_(inverse < 0.999 / ABSENT)  # what is absent is divided by a constant, not by its length
+    # what is absent is divided by a constant, not by its length; a comparison is much faster into a float than a bool
+    along.mul_(torch.lt(inverse, 0.999 / ABSENT, out=torch.empty_like(inverse)))
     return grad.addcmul_(votes, along, value=-1).mul_(inverse)
