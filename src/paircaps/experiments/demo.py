@@ -7,7 +7,6 @@ has never seen: a small Table 3 of the paper.
 from __future__ import annotations
 
 import copy
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import torch
 
+from paircaps._figures import as_png, new_figure
 from paircaps._files import write_whole
 from paircaps.bench.bare import BareStep, bare_step
 from paircaps.bench.memory import bytes_for_backward
@@ -148,15 +148,11 @@ def as_markdown(rows: list[Row], recipe: Recipe, tested: int) -> str:
 @torch.no_grad()
 def draw_reconstructions(networks: Mapping[str, Network], dataset: ImageDataset, path: Path) -> None:
     """A picture: images on top, and below them what each network redraws from the pose of its most active capsule."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     first = [int((dataset.labels == label).nonzero()[0]) for label in range(len(dataset.classes))][:COLUMNS]
     images = as_float(dataset.batch(first).images)
     strips = {"input": images, **{title: network.eval().reconstruct(images) for title, network in networks.items()}}
     guesses = {title: network.predict(images).tolist() for title, network in networks.items()}
-    figure = Figure(figsize=(1 + 0.8 * len(first), 0.4 + 0.95 * len(strips)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = new_figure(1 + 0.8 * len(first), 0.4 + 0.95 * len(strips))
     axes = figure.subplots(len(strips), len(first), squeeze=False)
     for row, (title, strip) in zip(axes, strips.items(), strict=True):
         for column, (axis, image) in enumerate(zip(row, strip, strict=True)):
@@ -173,7 +169,7 @@ def draw_reconstructions(networks: Mapping[str, Network], dataset: ImageDataset,
         f"{dataset.info.name}, redrawn from the pose of its most active capsule; red: taken for another digit",
         fontsize=10,
     )
-    write_whole(path, _png(figure))
+    write_whole(path, as_png(figure))
 
 
 def _mark(axis: Any, guess: str, right: Any) -> None:
@@ -181,9 +177,3 @@ def _mark(axis: Any, guess: str, right: Any) -> None:
     axis.set_xlabel(guess, fontsize=8, color=colour, labelpad=1)
     for spine in axis.spines.values():
         spine.set_color("lightgray" if bool(right) else colour)
-
-
-def _png(figure: Any) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=120)
-    return buffer.getvalue()

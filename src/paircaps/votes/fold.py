@@ -76,29 +76,21 @@ class FoldedGradients:
 
     def __init__(self, weight: Tensor, affine: Affine | None, scale: Tensor | None, rows: int) -> None:
         self.affine, self.rows = affine, rows
-        self.weight = torch.empty_like(weight.transpose(1, 2), memory_format=torch.contiguous_format).transpose(1, 2)
+        self.weight = torch.empty_like(weight, memory_format=torch.contiguous_format)
         self.dtype = None if scale is None else scale.dtype
         self._scale = None if scale is None else torch.zeros_like(scale, dtype=sum_precision(scale))
         self._shift = None if scale is None else torch.zeros_like(scale, dtype=sum_precision(scale))
 
-    def room(self, children: slice, parents: slice, like: Tensor) -> Tensor:
-        """Where the gradient of a block's folded weights is to be written: in place, if nothing is folded."""
-        if self.affine is not None or self.rows > 1 or self.weight.dtype != like.dtype:
-            return torch.empty_like(like)
-        return self.weight[children, parents].transpose(1, 2).flatten(2)
-
     def add(self, folded: Tensor, weight: Tensor, children: slice, parents: slice) -> None:
         """Unfold the gradient of a block, (T·P, Q or Q + 1, J·R)."""
-        if folded.untyped_storage().data_ptr() == self.weight.untyped_storage().data_ptr():
-            return  # it is there already
         block = weight[children, parents].transpose(1, 2).unsqueeze(1)  # (T, 1, Q, J, R)
         folded = folded.view(-1, self.rows, folded.shape[1], *block.shape[3:])  # (T, P, Q or Q + 1, J, R)
         if self.affine is None:
-            self.weight[children, parents] = folded.sum(1).transpose(1, 2).to(weight.dtype)
+            self.weight[children, parents] = (folded.sum(1) if self.rows > 1 else folded[:, 0]).transpose(1, 2)
             return
         scale, _ = self.affine.at(children, parents)
         inner, shift = folded[:, :, :-1], folded[:, :, -1]
-        self.weight[children, parents] = (inner * scale).sum(1).transpose(1, 2).to(weight.dtype)
+        self.weight[children, parents] = (inner * scale).sum(1).transpose(1, 2)
         self._add_affine(_from_rows((inner * block).sum(2)), _from_rows(shift), children, parents)
 
     def _add_affine(self, scale: Tensor, shift: Tensor, children: slice, parents: slice) -> None:

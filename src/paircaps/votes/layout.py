@@ -59,6 +59,11 @@ class Layout:
         """K of a vote."""
         return self.rows * self.columns
 
+    @property
+    def product_flops(self) -> int:
+        """Multiplications and additions that cast all votes once."""
+        return 2 * self.batch * self.children * self.parents * self.rows * self.inner * self.columns
+
     def parent_chunks(self) -> Iterator[slice]:
         """All parents, in as many chunks as it takes."""
         yield from slices(self.parents, chunk_parents(self.batch, self.pose_dim))

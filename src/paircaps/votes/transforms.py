@@ -19,22 +19,17 @@ class LinearVotes(nn.Module):
     """P, of a child and of a vote."""
 
     weight: nn.Parameter
-    """(I, J, Q, R): a child has P·Q values, a vote P·R. In memory they lie as (I, Q, J, R); see :func:`lay_out`."""
+    """(I, J, Q, R): a child has P·Q values, a vote P·R."""
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LinearVotes:
         super()._apply(fn, recurse)
         # .to(memory_format=torch.channels_last) takes the four axes for those of a convolution
-        self.weight.data = lay_out(self.weight.data)
+        self.weight.data = self.weight.data.contiguous()
         return self
 
     def extra_repr(self) -> str:
         """Shape of the weight, for print(model)."""
         return f"weight={tuple(self.weight.shape)}"
-
-
-def lay_out(weight: Tensor) -> Tensor:
-    """The same weights (I, J, Q, R), in memory as (I, Q, J, R): one child's are then one matrix, Q × J·R."""
-    return weight.transpose(1, 2).contiguous().transpose(1, 2)
 
 
 class MatrixVotes(LinearVotes):
@@ -113,4 +108,4 @@ def _glorot_normal(shape: tuple[int, int, int, int], fan_in: int, fan_out: int) 
     Much smaller than the rule for one pair's matrix, and it matters: dynamic routing saturates before its first step
     on votes of length one or more. See LOG.md.
     """
-    return lay_out(torch.randn(shape) * (2 / (fan_in + fan_out)) ** 0.5)
+    return torch.randn(shape) * (2 / (fan_in + fan_out)) ** 0.5

@@ -193,7 +193,7 @@ def walk_gradients(
         buffers = Buffers(job, parents.stop - parents.start, 3)
         for block in _blocks(job, affine, parents):
             grad_children = torch.empty(block.u.shape, dtype=dtype, device=job.u.device)
-            grad_weight = gradients.room(block.children, parents, block.weight)
+            grad_weight = torch.empty_like(block.weight)
             into = zip(*(part.split(job.tile * job.rows) for part in (grad_children, grad_weight)), strict=True)
             for (u, weight), (into_u, into_weight) in zip(_tiles(block, job), into, strict=True):
                 dv = _vote_gradient(job, u, weight, slope, curve, buffers).flatten(0, 1).flatten(1, 2)

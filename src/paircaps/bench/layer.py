@@ -1,0 +1,224 @@
+"""A capsule layer alone: plain and streaming, forward and forward with backward, in time and in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+import torch
+
+from paircaps.bench.goals import Goal, goals_as_markdown
+from paircaps.bench.peak import Peak, can_measure, peak_of_layer
+from paircaps.bench.shapes import (
+    FULL,
+    LayerShape,
+    capsule_layers,
+    capsule_models,
+    inference,
+    registered_shapes,
+    training,
+)
+from paircaps.bench.timing import Timing, interleaved, ratio, repeats_within
+from paircaps.machine import describe_machine, machine_line
+from paircaps.models import create_model
+
+BATCH = 128
+MANY_CHILDREN = 65_536
+MATRIX = 2048
+"""Side of the matrix product that stands for what the machine can do."""
+
+CASES: dict[str, tuple[str, bool | str, dict[str, object]]] = {
+    "FM, plain": ("fm", False, {}),
+    "FM, streaming": ("fm", True, {}),
+    "dynamic(1)": ("dynamic", "auto", {"iterations": 1}),
+    "dynamic(3), plain": ("dynamic", False, {"iterations": 3}),
+    "dynamic(3), ours": ("dynamic", "auto", {"iterations": 3}),
+    "EM(3), plain": ("em", False, {"iterations": 3}),
+    "EM(3), ours": ("em", "auto", {"iterations": 3}),
+}
+"""What is timed: a routing, whether it streams, and its options. Plain ones hold all votes at once."""
+
+
+def bench_layer(seconds: float = 20.0, batch: int = BATCH) -> dict[str, Any]:
+    """Time and memory of the capsule layers of every registered model.
+
+    Args:
+        seconds: that all repeats of one shape take together, more or less.
+        batch: images.
+    """
+    shapes = [
+        {**_bench_shape(shape, batch, seconds), "models": models} for shape, models in registered_shapes().items()
+    ]
+    shares = [_share_of_layers(name, batch, seconds) for name in capsule_models()]
+    result = {"seconds": seconds, "batch": batch, "shapes": shapes, "shares": shares, "machine": describe_machine()}
+    return {**result, "goals": [asdict(goal) for goal in _goals(result)]}
+
+
+def _bench_shape(shape: LayerShape, batch: int, seconds: float) -> dict[str, Any]:
+    u = shape.children(batch)
+    square = torch.randn(MATRIX, MATRIX)
+    runs: dict[str, Callable[[], object]] = {"matrix product": lambda: square @ square}
+    for name, (routing, streaming, options) in CASES.items():
+        layer = shape.layer(routing, streaming, **options)
+        runs[f"{name} forward"] = inference(layer, u)
+        runs[f"{name} training"] = training(layer, u)
+    timings = interleaved(runs, repeats_within(runs, seconds))
+    return {
+        "shape": asdict(shape),
+        "title": str(shape),
+        "votes_bytes": shape.votes_bytes(batch),
+        "matrix_gflops": 2 * MATRIX**3 / timings["matrix product"].median / 1e9,
+        "rows": [_row(name, shape, batch, timings) for name in CASES],
+        "ratios": {name: _spread(value) for name, value in _ratios(timings).items()},
+    }
+
+
+def _row(name: str, shape: LayerShape, batch: int, timings: dict[str, Timing]) -> dict[str, Any]:
+    forward, both = timings[f"{name} forward"], timings[f"{name} training"]
+    flops = shape.layout(batch).product_flops
+    routing, streaming, options = CASES[name]
+    peaks: dict[str, Peak | None] = {"inference": None, "training": None}
+    if can_measure():
+        for kind in peaks:
+            peaks[kind] = peak_of_layer(
+                shape, batch, train=kind == "training", routing=routing, streaming=streaming, **options
+            )
+    fastest = 2 * MATRIX**3 / timings["matrix product"].median
+    # one product forward, two more backward; what streaming casts anew is not counted
+    speeds = {"forward": flops / forward.median, "training": 3 * flops / both.median}
+    return {
+        "case": name,
+        "forward": forward.in_milliseconds(),
+        "training": both.in_milliseconds(),
+        "speed": {kind: {"gflops": speed / 1e9, "share": speed / fastest} for kind, speed in speeds.items()},
+        "extra_bytes": {kind: None if peak is None else peak.extra for kind, peak in peaks.items()},
+    }
+
+
+def _ratios(timings: dict[str, Timing]) -> dict[str, Timing]:
+    ours = "FM, streaming"
+    others = {f"{kind}, {other}": (kind, other) for kind in ("forward", "training") for other in CASES if other != ours}
+    return {
+        name: ratio(timings[f"{ours} {kind}"], timings[f"{other} {kind}"]) for name, (kind, other) in others.items()
+    }
+
+
+def _spread(timing: Timing) -> dict[str, float]:
+    return {"median": timing.median, "low": timing.low, "high": timing.high}
+
+
+def _share_of_layers(name: str, batch: int, seconds: float) -> dict[str, Any]:
+    """Of a training step with FM agreement, forward and backward, what its capsule layers take."""
+    model = create_model(name, 10, 3, 32).train()
+    images = torch.randn(batch, 3, 32, 32)
+    seen: list[Any] = []
+    layers = capsule_layers(model)
+    handle = layers[0].register_forward_pre_hook(lambda _, given: seen.append(given[0].s.detach()))
+    model(images)
+    handle.remove()
+    stack = torch.nn.Sequential(*layers)
+    runs = {"step": training(model, images), "layers": training(stack, seen[0].requires_grad_())}
+    timings = interleaved(runs, repeats_within(runs, seconds))
+    return {
+        "model": name,
+        "step": timings["step"].in_milliseconds(),
+        "layers": timings["layers"].in_milliseconds(),
+        "share": _spread(ratio(timings["layers"], timings["step"])),
+    }
+
+
+def _goals(result: dict[str, Any]) -> list[Goal]:
+    """What must be shown."""
+    full = next(shape for shape in result["shapes"] if LayerShape(**shape["shape"]) == FULL)
+    extra = {row["case"]: row["extra_bytes"]["training"] for row in full["rows"]}
+    at = full["ratios"]
+    share = next(row["share"]["median"] for row in result["shares"] if row["model"] == "resnet-caps")
+    goals = [
+        Goal("FM forward, streaming / plain", 1 / 8, at["forward, FM, plain"]["median"]),
+        Goal("FM forward and backward, streaming / plain", 1 / 10, at["training, FM, plain"]["median"]),
+        Goal(
+            "forward and backward, streaming FM / plain dynamic(3)", 1 / 10, at["training, dynamic(3), plain"]["median"]
+        ),
+        Goal("forward and backward, streaming FM / our dynamic(3)", 1 / 3, at["training, dynamic(3), ours"]["median"]),
+        Goal("ResNetCapsules (8,8,8), share of its capsule layers in a training step", 0.1, share),
+    ]
+    if extra["FM, plain"] is None:
+        return goals
+    many = peak_of_layer(replace(FULL, in_capsules=MANY_CHILDREN), result["batch"], train=True, streaming=True)
+    return [
+        *goals,
+        Goal("peak extra memory in training, streaming / plain", 1 / 20, extra["FM, streaming"] / extra["FM, plain"]),
+        Goal(
+            f"the same, streaming with {MANY_CHILDREN:,} children / with {FULL.in_capsules:,}",
+            1.2,
+            many.extra / extra["FM, streaming"],
+        ),
+    ]
+
+
+def as_markdown(result: dict[str, Any]) -> str:
+    """The result as tables."""
+    lines = [
+        "# A capsule layer alone",
+        "",
+        f"`paircaps bench layer --seconds {result['seconds']:g} --batch {result['batch']}`",
+        "",
+        f"The capsule layers of every registered model on images of CIFAR10's size, {result['batch']} at a time: "
+        "milliseconds of a forward pass without gradients and of a forward with its backward pass, medians and "
+        "quartiles of repeats taken in turn. GFLOP/s are of the products that make votes and their gradients, each "
+        f"counted once; the share is of a {MATRIX} × {MATRIX} matrix product timed in the same rounds. Extra memory is "
+        "the peak beyond inputs, weights and their gradients, in a process of its own. Ratios are taken round by "
+        f"round. {machine_line()}.",
+        "",
+        "On CapsNet's layer, 2,048×8 → 10×16:",
+        "",
+        *goals_as_markdown([Goal(**goal) for goal in result["goals"]]),
+    ]
+    for shape in result["shapes"]:
+        lines += ["", *_shape_as_markdown(shape)]
+    lines += [
+        "",
+        "## Capsule layers in a training step",
+        "",
+        "| model | forward and backward, ms | its capsule layers, ms | share |",
+        "|---|---|---|---|",
+    ]
+    for row in result["shares"]:
+        lines.append(
+            f"| {row['model']} | {_with_spread(row['step'])} | {_with_spread(row['layers'])} | "
+            f"{100 * row['share']['median']:.1f} % |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _shape_as_markdown(shape: dict[str, Any]) -> list[str]:
+    lines = [
+        f"## {shape['title']}",
+        "",
+        f"Of {', '.join(dict.fromkeys(shape['models']))}. All votes together are {shape['votes_bytes'] / 1e6:,.1f} MB; "
+        f"the matrix product ran at {shape['matrix_gflops']:.0f} GFLOP/s; "
+        f"{shape['rows'][0]['forward']['repeats']} repeats.",
+        "",
+        "| | forward, ms | GFLOP/s | forward and backward, ms | GFLOP/s | extra memory: inference, training |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in shape["rows"]:
+        lines.append(
+            f"| {row['case']} | {_with_spread(row['forward'])} | {_speed(row['speed']['forward'])} | "
+            f"{_with_spread(row['training'])} | {_speed(row['speed']['training'])} | "
+            f"{_megabytes(row['extra_bytes']['inference'])}, {_megabytes(row['extra_bytes']['training'])} |"
+        )
+    return lines
+
+
+def _with_spread(timing: dict[str, float]) -> str:
+    return f"{timing['median']:,.1f} ({timing['low']:,.1f} to {timing['high']:,.1f})"
+
+
+def _speed(speed: dict[str, float]) -> str:
+    return f"{speed['gflops']:.1f} ({100 * speed['share']:.1f} %)"
+
+
+def _megabytes(value: int | None) -> str:
+    return "not measured" if value is None else f"{value / 1e6:,.1f} MB"

@@ -1,0 +1,121 @@
+"""Peak memory of a forward pass, or of one forward and backward, in a process of its own.
+
+Run as ``python -m paircaps.bench.peak`` with a JSON object on standard input, it prints a JSON object with bytes. The
+kernel keeps a process's highest resident size and can be told to forget it, so what was there before does not count.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from paircaps.bench.shapes import LayerShape, inference, training
+from paircaps.errors import PaircapsError
+from paircaps.models import create_model
+from paircaps.registry import call_with_options
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Bytes of a pass.
+
+    Args:
+        extra: at its height, beyond inputs, weights and what gradients they end up with.
+        held: inputs, weights and their gradients.
+    """
+
+    extra: int
+    held: int
+
+
+def can_measure() -> bool:
+    """Whether this system tells a process's peak."""
+    return Path("/proc/self/clear_refs").exists()
+
+
+def peak_of_layer(
+    shape: LayerShape,
+    batch: int,
+    *,
+    train: bool,
+    routing: str = "fm",
+    streaming: bool | str = "auto",
+    **options: object,
+) -> Peak:
+    """Of a capsule layer alone."""
+    layer = {"shape": asdict(shape), "routing": routing, "streaming": streaming, "options": options}
+    return _measure({"layer": layer, "batch": batch, "train": train})
+
+
+def peak_of_model(name: str, arguments: dict[str, object], batch: int, *, train: bool) -> Peak:
+    """Of a whole model; ``arguments`` are those of :func:`paircaps.create_model`."""
+    return _measure({"model": name, "arguments": arguments, "batch": batch, "train": train})
+
+
+def _measure(job: dict[str, object]) -> Peak:
+    words = [sys.executable, "-m", "paircaps.bench.peak"]
+    ran = subprocess.run(words, input=json.dumps(job), capture_output=True, text=True, check=False)
+    if ran.returncode:
+        reason = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
+        raise PaircapsError(f"the process that measures memory failed: {reason}")
+    return Peak(**json.loads(ran.stdout))
+
+
+# --- in the other process ---------------------------------------------------------------------------------------------
+
+
+def _run(job: dict) -> Peak:
+    module, inputs, small = _build(job)
+    prepare = training if job["train"] else inference
+    prepare(*small)()  # libraries take room of their own, once
+    run = prepare(module, inputs)
+    before = _resident()
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    run()
+    gradients = _gradient_bytes(module, inputs)
+    held = sum(part.nbytes for part in (*module.parameters(), *module.buffers(), inputs)) + gradients
+    return Peak(max(0, _resident("VmHWM") - before - gradients), held)
+
+
+def _build(job: dict) -> tuple[nn.Module, Tensor, tuple[nn.Module, Tensor]]:
+    """What is measured, its inputs, and a small one of the same kind."""
+    if "model" in job:
+        arguments = job["arguments"]
+        model = call_with_options(job["model"], create_model, {"name": job["model"]}, arguments)
+        size = (arguments["in_channels"], *model.image_size)
+        return model, torch.randn(job["batch"], *size), (model, torch.randn(2, *size))
+    spec = job["layer"]
+    shape = LayerShape(**spec["shape"])
+    little = LayerShape(**{**spec["shape"], "in_capsules": 8})
+
+    def build(shape: LayerShape) -> nn.Module:
+        return shape.layer(spec["routing"], spec["streaming"], **spec["options"])
+
+    return build(shape), shape.children(job["batch"]), (build(little), little.children(4))
+
+
+def _gradient_bytes(module: nn.Module, inputs: Tensor) -> int:
+    parts = [*module.parameters(), inputs]
+    return sum(part.grad.nbytes for part in parts if part.grad is not None)
+
+
+def _resident(which: str = "VmRSS") -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(which + ":"):
+            return 1024 * int(line.split()[1])
+    raise PaircapsError(f"/proc/self/status has no {which}")
+
+
+def main() -> None:
+    """Measure what standard input asks for."""
+    print(json.dumps(asdict(_run(json.load(sys.stdin)))))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""The paper's Table 1: milliseconds of a batch at inference, by routing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from paircaps.bench.goals import Goal, goals_as_markdown
+from paircaps.bench.shapes import inference
+from paircaps.bench.timing import Timing, interleaved, ratio, repeats_within
+from paircaps.machine import describe_machine, machine_line
+from paircaps.models import CapsNet, create_model
+
+BATCH = 128
+FLOOR = "floor"
+ROUTINGS: dict[str, tuple[str, bool | str, dict[str, object]]] = {
+    "dynamic(1)": ("dynamic", "auto", {"iterations": 1}),
+    "dynamic(3)": ("dynamic", "auto", {"iterations": 3}),
+    "dynamic(3), plain": ("dynamic", False, {"iterations": 3}),
+    "EM(3)": ("em", "auto", {"iterations": 3}),
+    "FM": ("fm", "auto", {}),
+    "FM, plain": ("fm", False, {}),
+}
+"""A routing, whether it streams, and its options; plain ones hold all votes at once."""
+
+IMAGES = {"CIFAR10": (3, 32), "Fashion-MNIST": (1, 28)}
+MODELS = {"CapsNet light": "capsnet-light", "CapsNet": "capsnet"}
+
+PAPER = {
+    "CIFAR10": {"dynamic(1)": 218.26, "dynamic(3)": 274.58, "FM": 203.34},
+    "Fashion-MNIST": {"dynamic(1)": 127.95, "dynamic(3)": 157.69, "FM": 125.39},
+}
+"""Table 1, on the authors' CPU."""
+
+
+class Floor(nn.Module):
+    """A CapsNet that ends where its capsule layer would begin: no votes, no routing.
+
+    Args:
+        model: the whole network.
+    """
+
+    def __init__(self, model: CapsNet) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Primary capsules, (B, I, K)."""
+        return self.model.primary(self.model.conv(images).relu()).s
+
+
+def bench_table1(seconds: float = 20.0, batch: int = BATCH) -> dict[str, Any]:
+    """Time inference of both widths of CapsNet on both shapes of images.
+
+    Args:
+        seconds: that all repeats of one network take together, more or less.
+        batch: images.
+    """
+    tables = [_bench(title, data, batch, seconds) for title in MODELS for data in IMAGES]
+    result = {"seconds": seconds, "batch": batch, "tables": tables, "machine": describe_machine()}
+    return {**result, "goals": [asdict(goal) for goal in _goals(tables)]}
+
+
+def _bench(title: str, data: str, batch: int, seconds: float) -> dict[str, Any]:
+    channels, size = IMAGES[data]
+    images = torch.randn(batch, channels, size, size)
+    runs: dict[str, Callable[[], object]] = {}
+    for name, (routing, streaming, options) in ROUTINGS.items():
+        model = create_model(
+            MODELS[title], 10, channels, size, routing, streaming=streaming, routing_options=options
+        ).eval()
+        runs[name] = inference(model, images)
+    floor = create_model(MODELS[title], 10, channels, size).eval()
+    assert isinstance(floor, CapsNet)
+    runs[FLOOR] = inference(Floor(floor), images)
+    timings = interleaved(runs, repeats_within(runs, seconds))
+    return {"model": title, "data": data, "rows": [_row(name, data, timings) for name in (FLOOR, *ROUTINGS)]}
+
+
+def _row(name: str, data: str, timings: dict[str, Timing]) -> dict[str, Any]:
+    over = {other: ratio(timings[name], timings[other]) for other in (FLOOR, "dynamic(3)")}
+    return {
+        "case": name,
+        **timings[name].in_milliseconds(),
+        "paper": PAPER[data].get(name),
+        "over_floor": over[FLOOR].median,
+        "over_dynamic": over["dynamic(3)"].median,
+    }
+
+
+def _goals(tables: list[dict[str, Any]]) -> list[Goal]:
+    goals = []
+    for table in tables:
+        if table["model"] != "CapsNet light":
+            continue
+        fm = next(row for row in table["rows"] if row["case"] == "FM")
+        where = f"CapsNet light on {table['data']}, inference"
+        goals += [
+            Goal(f"{where}, FM / floor", 1.15, fm["over_floor"]),
+            Goal(f"{where}, FM / our dynamic(3)", 0.65, fm["over_dynamic"]),
+        ]
+    return goals
+
+
+def as_markdown(result: dict[str, Any]) -> str:
+    """The result as tables."""
+    lines = [
+        "# Table 1: milliseconds of a batch",
+        "",
+        f"`paircaps bench table1 --seconds {result['seconds']:g} --batch {result['batch']}`",
+        "",
+        f"Inference of a batch of {result['batch']} images: medians and quartiles of repeats taken in turn. The floor "
+        "is the same network up to its primary capsules: no votes, no routing. Plain routings hold all votes at once, "
+        "the others are as fast as we can make them. The paper's figures are of another machine and its widths are not "
+        "told; what compares is the order. Ratios are taken round by round; the last column is over our dynamic(3). "
+        f"{machine_line()}.",
+        "",
+        *goals_as_markdown([Goal(**goal) for goal in result["goals"]]),
+    ]
+    for table in result["tables"]:
+        repeats = table["rows"][0]["repeats"]
+        lines += [
+            "",
+            f"## {table['model']}, {table['data']} ({repeats} repeats)",
+            "",
+            "| routing | ms | quartiles | paper, ms | over the floor | over dynamic(3) |",
+            "|---|---|---|---|---|---|",
+        ]
+        for row in table["rows"]:
+            paper = "" if row["paper"] is None else f"{row['paper']:.2f}"
+            lines.append(
+                f"| {row['case']} | {row['median']:,.1f} | {row['low']:,.1f} to {row['high']:,.1f} | {paper} | "
+                f"{row['over_floor']:.2f} | {row['over_dynamic']:.2f} |"
+            )
+    return "\n".join(lines) + "\n"
