@@ -31,13 +31,19 @@ def in_full_precision(function: Callable[P, T]) -> Callable[P, T]:
         first: Any = args[0] if args else kwargs.get(first_name)
         if not isinstance(first, Tensor):
             return function(*args, **kwargs)  # which says what it expected
-        autocast = torch.is_autocast_enabled(first.device.type)
+        autocast = autocast_enabled(first)
         run: Any = function
         with _no_autocast(first) if autocast else nullcontext():
             result = run(*map(_widen, args), **{name: _widen(value) for name, value in kwargs.items()})
         return result if autocast or first.dtype not in HALF else to_dtype(result, first.dtype)
 
     return widened
+
+
+def autocast_enabled(tensor: Tensor) -> bool:
+    """Whether autocast is on where a tensor lives; a device that only knows shapes has none."""
+    device = tensor.device.type
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 def _no_autocast(tensor: Tensor) -> AbstractContextManager[Any]:

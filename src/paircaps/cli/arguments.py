@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 
@@ -22,22 +22,28 @@ def path(text: str) -> Path:
     return Path(text).expanduser()
 
 
-def add_option(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--option KEY=VALUE``, which may be given several times."""
-    help_text = "of the dataset, as image_size=64; may be given several times"
-    parser.add_argument("--option", action="append", default=[], type=_option, metavar="KEY=VALUE", help=help_text)
+def add_option(parser: argparse.ArgumentParser, what: str, reserved: Collection[str]) -> None:
+    """Declare ``--option KEY=VALUE``, which may be given several times.
 
+    Args:
+        parser: of the command.
+        what: it is an option of, and an example.
+        reserved: keys that have arguments of their own.
+    """
 
-def _option(text: str) -> tuple[str, object]:
-    key, equals, value = text.partition("=")
-    if not equals:
-        raise argparse.ArgumentTypeError(f"must be KEY=VALUE, got {text!r}")
-    if key in ("name", "split", "root"):
-        raise argparse.ArgumentTypeError(f"{key} is no option of a dataset; it has an argument of its own")
-    try:
-        return key, ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return key, value  # text needs no quotes
+    def parse(text: str) -> tuple[str, object]:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise argparse.ArgumentTypeError(f"must be KEY=VALUE, got {text!r}")
+        if key in reserved:
+            raise argparse.ArgumentTypeError(f"{key} is no option {what.split(',')[0]}; it has an argument of its own")
+        try:
+            return key, ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            return key, value  # text needs no quotes
+
+    help_text = f"{what}; may be given several times"
+    parser.add_argument("--option", action="append", default=[], type=parse, metavar="KEY=VALUE", help=help_text)
 
 
 def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
@@ -54,3 +60,8 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
         return value
 
     return parse
+
+
+def add_dataset_option(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--option`` of a dataset."""
+    add_option(parser, "of a dataset, as image_size=64", ("name", "split", "root"))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from paircaps.cli.arguments import add_option, data_folder, path, whole_number
+from paircaps.cli.arguments import add_dataset_option, data_folder, path, whole_number
 from paircaps.data.cards import CARDS, Card
 from paircaps.data.catalogue import load_dataset, require_known
 from paircaps.data.dataset import ImageDataset
@@ -45,13 +45,13 @@ def add_commands(commands: Any) -> None:
     show.add_argument("--columns", type=whole_number(1, 100), default=10, help="images in a row")
     show.add_argument("--rows", type=whole_number(1, 100), help="most rows, 12 unless told (of pairs, 5)")
     show.add_argument("--seed", type=whole_number(0), default=0, help="which images")
-    add_option(show)
+    add_dataset_option(show)
     show.set_defaults(run=show_dataset)
 
     check = group.add_parser("check", parents=[common], help="read a dataset whole and compare its checksums")
     check.add_argument("names", nargs="+", metavar="NAME", help="a dataset, or a folder of pictures")
     check.add_argument("--split", help="only this one")
-    add_option(check)
+    add_dataset_option(check)
     check.set_defaults(run=check_datasets)
 
 

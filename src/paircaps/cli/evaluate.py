@@ -8,7 +8,7 @@ import shutil
 import sys
 from typing import Any
 
-from paircaps.cli.arguments import add_option, data_folder, path, whole_number
+from paircaps.cli.arguments import add_dataset_option, data_folder, path, whole_number
 from paircaps.cli.data import load_named
 from paircaps.data import ImageDataset
 from paircaps.data.pictures import FITS
@@ -37,7 +37,7 @@ def add_commands(commands: Any) -> None:
     judge.add_argument("--batch-size", type=whole_number(1), default=256, help="images at a time")
     judge.add_argument("--mirror", action="store_true", help="take the mean with mirror images, as a recipe may")
     judge.add_argument("--json", action="store_true", help="as JSON")
-    add_option(judge)
+    add_dataset_option(judge)
     judge.set_defaults(run=run_evaluate)
 
     guess = commands.add_parser("predict", help="say what pictures show")

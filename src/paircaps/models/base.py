@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-import torch
 from torch import Tensor, nn
 
 from paircaps._checks import height_and_width, require_positive, require_tensor, shape_of
+from paircaps._precision import autocast_enabled
 from paircaps.functional import Capsules
 
 
@@ -51,7 +51,7 @@ class ImageModel(nn.Module, ABC):
         if images.dim() != 4 or tuple(images.shape[1:]) != expected:
             raise ValueError(f"images must have shape (batch, {str(expected)[1:]}, got {shape_of(images)}")
         dtype = next(self.parameters()).dtype
-        if images.dtype != dtype and not torch.is_autocast_enabled(images.device.type):
+        if images.dtype != dtype and not autocast_enabled(images):
             raise TypeError(f"images are {images.dtype} and the model is {dtype}; convert one: images.to({dtype})")
         return self.capsules(images)
 

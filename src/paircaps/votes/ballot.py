@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from paircaps._precision import HALF, in_full_precision
+from paircaps._precision import HALF, autocast_enabled, in_full_precision
 from paircaps.functional import Capsules
 from paircaps.norm import FoldingNorm
 from paircaps.votes.fold import Affine, fold_weights
@@ -60,8 +60,7 @@ class Votes:
     @property
     def dtype(self) -> torch.dtype:
         """Of what a routing makes of them: that of the children, and float32 under autocast."""
-        autocast = torch.is_autocast_enabled(self.u.device.type)
-        return torch.float32 if autocast and self.u.dtype in HALF else self.u.dtype
+        return torch.float32 if autocast_enabled(self.u) and self.u.dtype in HALF else self.u.dtype
 
     @property
     def foldable(self) -> bool:
@@ -144,7 +143,7 @@ class Votes:
     def _flat(self) -> Tensor:
         """(B, I, K_in)."""
         weight = self.transform.weight
-        if self.u.dtype != weight.dtype and not torch.is_autocast_enabled(self.u.device.type):
+        if self.u.dtype != weight.dtype and not autocast_enabled(self.u):
             raise TypeError(f"child capsules are {self.u.dtype} and the vote weights {weight.dtype}; convert one")
         return self.u.reshape(-1, *self.u.shape[-2:])
 

@@ -1,4 +1,4 @@
-"""The walks as operators of PyTorch: opaque to ``torch.compile``, known to autograd and to ``vmap``.
+"""The walks as operators of PyTorch: opaque to ``torch.compile``, known to autograd and to ``torch.func``.
 
 Traced through, the loop over tiles would be unrolled into thousands of nodes; an operator is one.
 """
@@ -15,6 +15,8 @@ from torch.library import custom_op
 from paircaps.votes.layout import full_precision, tile_children
 from paircaps.votes.statistics import moment_gradients, moments_of_votes
 from paircaps.votes.walk import Job, walk_gradients, walk_sums
+
+Walk = Callable[..., Any]
 
 ONCE = (
     "the streaming agreement can be differentiated once; for second derivatives take the votes dense: "
@@ -54,15 +56,13 @@ def vote_statistics(u: Tensor, weight: Tensor, rows: int, per_vote: bool) -> tup
 # --- operators ----------------------------------------------------------------------------------------------------
 
 
-@custom_op("paircaps::vote_sums", mutates_args=())
-def _vote_sums(
+def _sums(
     u: Tensor, weight: Tensor, scale: Tensor | None, shift: Tensor | None, rows: int, normalize: bool, tile: int | None
 ) -> tuple[Tensor, Tensor]:
     return walk_sums(_job(u, weight, scale, shift, rows, normalize, tile))
 
 
-@custom_op("paircaps::vote_sums_backward", mutates_args=())
-def _vote_sums_backward(
+def _sums_backward(
     grad_sum: Tensor,
     grad_squares: Tensor,
     u: Tensor,
@@ -93,16 +93,10 @@ def _job(
     return Job(u, weight, scale, shift, rows, normalize, chosen)
 
 
-@custom_op("paircaps::vote_statistics", mutates_args=())
-def _vote_statistics(u: Tensor, weight: Tensor, rows: int, per_vote: bool) -> tuple[Tensor, Tensor]:
-    return moments_of_votes(u, weight, rows, per_vote)
-
-
-@custom_op("paircaps::vote_statistics_backward", mutates_args=())
-def _vote_statistics_backward(
-    u: Tensor, weight: Tensor, rows: int, mean: Tensor, grad_mean: Tensor, grad_variance: Tensor
-) -> tuple[Tensor, Tensor]:
-    return moment_gradients(u, weight, rows, mean, grad_mean, grad_variance)
+_vote_sums = custom_op("paircaps::vote_sums", _sums, mutates_args=())
+_vote_sums_backward = custom_op("paircaps::vote_sums_backward", _sums_backward, mutates_args=())
+_vote_statistics = custom_op("paircaps::vote_statistics", moments_of_votes, mutates_args=())
+_vote_statistics_backward = custom_op("paircaps::vote_statistics_backward", moment_gradients, mutates_args=())
 
 
 # --- shapes, for torch.compile --------------------------------------------------------------------------------------
@@ -169,46 +163,40 @@ _vote_sums_backward.register_autograd(_refuse, setup_context=_keep_nothing)
 _vote_statistics_backward.register_autograd(_refuse, setup_context=_keep_nothing)
 
 
-def _for_torch_func(operator: Any, keep: Callable[..., None], gradient: Callable[..., Any]) -> Callable[..., Any]:
-    """The operator as an autograd.Function: torch.func cannot differentiate one that torch.library registered."""
+def _callable(operator: Any, walk: Walk, keep: Callable[..., None], gradient: Callable[..., Any]) -> Walk:
+    """What to call: the operator where only shapes matter, as to ``torch.compile``, else an autograd.Function.
+
+    PyTorch takes a second to make ready for the first operator of this kind, and torch.func cannot differentiate it.
+    """
 
     class Function(torch.autograd.Function):
-        generate_vmap_rule = True
         setup_context = staticmethod(keep)
         backward = staticmethod(gradient)
 
         @staticmethod
         def forward(*inputs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-            return operator(*inputs)
+            return walk(*inputs)
+
+        @staticmethod
+        def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> Any:
+            """Sample by sample: right for every argument, and no faster than a loop."""
+            results = [
+                Function.apply(
+                    *(a if dim is None else a.select(dim, i) for a, dim in zip(inputs, in_dims, strict=True))
+                )
+                for i in range(info.batch_size)
+            ]
+            stacked = tuple(torch.stack(parts) for parts in zip(*results, strict=True))
+            return stacked, (0,) * len(stacked)
 
     def call(*inputs: Any) -> Any:
-        return operator(*inputs) if torch.compiler.is_compiling() else Function.apply(*inputs)
+        only_shapes = torch.compiler.is_compiling() or inputs[0].is_meta
+        return operator(*inputs) if only_shapes else Function.apply(*inputs)
 
     return call
 
 
-_call_sums = _for_torch_func(_vote_sums, _keep_sums, _sums_gradient)
-_call_statistics = _for_torch_func(_vote_statistics, _keep_statistics, _statistics_gradient)
-_call_sums_backward = _for_torch_func(_vote_sums_backward, _keep_nothing, _refuse)
-_call_statistics_backward = _for_torch_func(_vote_statistics_backward, _keep_nothing, _refuse)
-
-
-# --- vmap -----------------------------------------------------------------------------------------------------------
-
-
-def _one_by_one(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """A vmap rule that calls the operator for each sample: right for every argument, and no faster than a loop."""
-
-    def rule(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
-        results = [
-            operator(*(a if dim is None else a.select(dim, i) for a, dim in zip(arguments, in_dims, strict=True)))
-            for i in range(info.batch_size)
-        ]
-        stacked = tuple(torch.stack(parts) for parts in zip(*results, strict=True))
-        return stacked, (0,) * len(stacked)
-
-    return rule
-
-
-for _operator in (_vote_sums, _vote_sums_backward, _vote_statistics, _vote_statistics_backward):
-    _operator.register_vmap(_one_by_one(_operator))
+_call_sums = _callable(_vote_sums, _sums, _keep_sums, _sums_gradient)
+_call_statistics = _callable(_vote_statistics, moments_of_votes, _keep_statistics, _statistics_gradient)
+_call_sums_backward = _callable(_vote_sums_backward, _sums_backward, _keep_nothing, _refuse)
+_call_statistics_backward = _callable(_vote_statistics_backward, moment_gradients, _keep_nothing, _refuse)
