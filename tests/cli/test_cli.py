@@ -159,6 +159,17 @@ def test_show_takes_a_folder_and_options(run, tmp_path, monkeypatch):
             "test.mat.zip not found",
         ),
         (["bench", "data", "-o", "."], 1, ".: is a folder"),
+        (["bench", "data", "-o", "a.png"], 1, "a.png: this benchmark has no picture"),
+        (["bench", "layer", "-o", "a.md", "-o", "no/a.png"], 1, "no/a.png: no such folder"),
+        (["bench", "table1", "--batch", "1"], 2, "must be a whole number of at least 2, got '1'"),
+        (["bench", "scaling", "--largest", "63"], 2, "must be a whole number of at least 64, got '63'"),
+        (["bench", "speed"], 2, "invalid choice: 'speed'"),
+        (["estimate", "resnet"], 2, "unknown model 'resnet'; did you mean"),
+        (["estimate", "capsnet", "--image-size", "16"], 2, "an image of 16×16 is too small for CapsNet"),
+        (["estimate", "capsnet", "--routing", "emm"], 2, "unknown routing 'emm'; did you mean 'em'?"),
+        (["estimate", "capsnet", "--option", "depth=3"], 2, "has no option 'depth'; it takes filters"),
+        (["estimate", "capsnet", "--option", "routing=em"], 2, "routing is no option of the model"),
+        (["estimate", "capsnet", "--option", "streaming=7"], 2, "streaming must be one of 'auto', True, False, got 7"),
         (["data", "check", "glyphs", "nope"], 1, "unknown dataset 'nope'"),
         (["data", "show", "./nope", "-o", "a.png"], 1, "nope: cannot read the folder: No such file"),
         (["bench", "data", "-o", "no/a.md"], 1, "no/a.md: no such folder"),
@@ -218,6 +229,26 @@ def test_bench_data_measures_and_writes(run, tmp_path):
     result = json.loads(out)
     assert {"cpu", "threads", "torch", "commit"} <= set(result["machine"])
     assert all(row["median"] > 0 for row in result["rows"])
+
+
+def test_bench_scaling_prints_and_writes_all_kinds(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("paircaps.bench.scaling.CHILDREN", (8,))
+    monkeypatch.setattr("paircaps.bench.scaling.CLASSES", (2,))
+    names = [tmp_path / name for name in ("a.md", "a.json", "a.png")]
+    code, out, _ = run("bench", "scaling", "--seconds", 1, "--batch", 2, *(w for name in names for w in ("-o", name)))
+    assert code == 0
+    assert names[0].read_text() == out
+    assert json.loads(names[1].read_text())["batch"] == 2
+    assert names[2].read_bytes().startswith(b"\x89PNG")
+
+
+def test_estimate(run):
+    code, out, _ = run("estimate", "resnet-caps-small", "--image-size", 16, "--classes", 3, "--batch", 2)
+    assert code == 0
+    assert out.count("| yes |") == 3
+    code, out, _ = run("estimate", "resnet-pool-small", "--image-size", 16, "--batch", 2, "--json")
+    assert code == 0
+    assert json.loads(out)[0]["routing"] == ""
 
 
 def test_help_and_version(run):

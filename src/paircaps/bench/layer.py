@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 import torch
 
 from paircaps.bench.goals import Goal, goals_as_markdown
-from paircaps.bench.peak import Peak, can_measure, peak_of_layer
+from paircaps.bench.peak import can_measure, layer_job, measure_peaks
 from paircaps.bench.shapes import (
     FULL,
     LayerShape,
@@ -40,18 +40,29 @@ CASES: dict[str, tuple[str, bool | str, dict[str, object]]] = {
 """What is timed: a routing, whether it streams, and its options. Plain ones hold all votes at once."""
 
 
-def bench_layer(seconds: float = 20.0, batch: int = BATCH) -> dict[str, Any]:
-    """Time and memory of the capsule layers of every registered model.
+def bench_layer(
+    seconds: float = 20.0,
+    batch: int = BATCH,
+    shapes: Mapping[LayerShape, Sequence[str]] | None = None,
+    models: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Time and memory of capsule layers, and their share in a training step.
 
     Args:
         seconds: that all repeats of one shape take together, more or less.
         batch: images.
+        shapes: of layers, with the models they are of; those of every registered model unless told.
+        models: whose training steps are timed; every registered one with capsule layers unless told.
     """
-    shapes = [
-        {**_bench_shape(shape, batch, seconds), "models": models} for shape, models in registered_shapes().items()
-    ]
-    shares = [_share_of_layers(name, batch, seconds) for name in capsule_models()]
-    result = {"seconds": seconds, "batch": batch, "shapes": shapes, "shares": shares, "machine": describe_machine()}
+    shapes = registered_shapes() if shapes is None else shapes
+    models = capsule_models() if models is None else models
+    result = {
+        "seconds": seconds,
+        "batch": batch,
+        "shapes": [{**_bench_shape(shape, batch, seconds), "models": list(of)} for shape, of in shapes.items()],
+        "shares": [_share_of_layers(name, batch, seconds) for name in models],
+        "machine": describe_machine(),
+    }
     return {**result, "goals": [asdict(goal) for goal in _goals(result)]}
 
 
@@ -64,12 +75,13 @@ def _bench_shape(shape: LayerShape, batch: int, seconds: float) -> dict[str, Any
         runs[f"{name} forward"] = inference(layer, u)
         runs[f"{name} training"] = training(layer, u)
     timings = interleaved(runs, repeats_within(runs, seconds))
+    extra = _extra_bytes(shape, batch)
     return {
         "shape": asdict(shape),
         "title": str(shape),
         "votes_bytes": shape.votes_bytes(batch),
         "matrix_gflops": 2 * MATRIX**3 / timings["matrix product"].median / 1e9,
-        "rows": [_row(name, shape, batch, timings) for name in CASES],
+        "rows": [{**_row(name, shape, batch, timings), "extra_bytes": extra[name]} for name in CASES],
         "ratios": {name: _spread(value) for name, value in _ratios(timings).items()},
     }
 
@@ -77,13 +89,6 @@ def _bench_shape(shape: LayerShape, batch: int, seconds: float) -> dict[str, Any
 def _row(name: str, shape: LayerShape, batch: int, timings: dict[str, Timing]) -> dict[str, Any]:
     forward, both = timings[f"{name} forward"], timings[f"{name} training"]
     flops = shape.layout(batch).product_flops
-    routing, streaming, options = CASES[name]
-    peaks: dict[str, Peak | None] = {"inference": None, "training": None}
-    if can_measure():
-        for kind in peaks:
-            peaks[kind] = peak_of_layer(
-                shape, batch, train=kind == "training", routing=routing, streaming=streaming, **options
-            )
     fastest = 2 * MATRIX**3 / timings["matrix product"].median
     # one product forward, two more backward; what streaming casts anew is not counted
     speeds = {"forward": flops / forward.median, "training": 3 * flops / both.median}
@@ -92,8 +97,21 @@ def _row(name: str, shape: LayerShape, batch: int, timings: dict[str, Timing]) -
         "forward": forward.in_milliseconds(),
         "training": both.in_milliseconds(),
         "speed": {kind: {"gflops": speed / 1e9, "share": speed / fastest} for kind, speed in speeds.items()},
-        "extra_bytes": {kind: None if peak is None else peak.extra for kind, peak in peaks.items()},
     }
+
+
+def _extra_bytes(shape: LayerShape, batch: int) -> dict[str, dict[str, int | None]]:
+    """Peak memory of every case beyond inputs, weights and their gradients, for inference and training."""
+    if not can_measure():
+        return {name: {"inference": None, "training": None} for name in CASES}
+    jobs = [
+        layer_job(shape, batch, train=train, routing=routing, streaming=streaming, **options)
+        for routing, streaming, options in CASES.values()
+        for train in (False, True)
+    ]
+    peaks = [peak.extra for peak in measure_peaks(jobs)]
+    pairs = zip(peaks[::2], peaks[1::2], strict=True)
+    return {name: {"inference": one, "training": other} for name, (one, other) in zip(CASES, pairs, strict=True)}
 
 
 def _ratios(timings: dict[str, Timing]) -> dict[str, Timing]:
@@ -129,31 +147,38 @@ def _share_of_layers(name: str, batch: int, seconds: float) -> dict[str, Any]:
 
 
 def _goals(result: dict[str, Any]) -> list[Goal]:
-    """What must be shown."""
-    full = next(shape for shape in result["shapes"] if LayerShape(**shape["shape"]) == FULL)
-    extra = {row["case"]: row["extra_bytes"]["training"] for row in full["rows"]}
-    at = full["ratios"]
-    share = next(row["share"]["median"] for row in result["shares"] if row["model"] == "resnet-caps")
-    goals = [
-        Goal("FM forward, streaming / plain", 1 / 8, at["forward, FM, plain"]["median"]),
-        Goal("FM forward and backward, streaming / plain", 1 / 10, at["training, FM, plain"]["median"]),
-        Goal(
-            "forward and backward, streaming FM / plain dynamic(3)", 1 / 10, at["training, dynamic(3), plain"]["median"]
-        ),
-        Goal("forward and backward, streaming FM / our dynamic(3)", 1 / 3, at["training, dynamic(3), ours"]["median"]),
-        Goal("ResNetCapsules (8,8,8), share of its capsule layers in a training step", 0.1, share),
-    ]
-    if extra["FM, plain"] is None:
-        return goals
-    many = peak_of_layer(replace(FULL, in_capsules=MANY_CHILDREN), result["batch"], train=True, streaming=True)
+    """What must be shown, of what was measured."""
+    goals = []
+    for shape in result["shapes"]:
+        if LayerShape(**shape["shape"]) == FULL:
+            goals += [*_time_goals(shape["ratios"]), *_memory_goals(shape["rows"], result["batch"])]
+    for row in result["shares"]:
+        if row["model"] == "resnet-caps":
+            what = "ResNetCapsules (8,8,8), share of its capsule layers in a training step"
+            goals.append(Goal(what, 0.1, row["share"]["median"]))
+    return goals
+
+
+def _time_goals(ratios: dict[str, Any]) -> list[Goal]:
+    bounds = {
+        "forward, FM, plain": ("FM forward, streaming / plain", 1 / 8),
+        "training, FM, plain": ("FM forward and backward, streaming / plain", 1 / 10),
+        "training, dynamic(3), plain": ("forward and backward, streaming FM / plain dynamic(3)", 1 / 10),
+        "training, dynamic(3), ours": ("forward and backward, streaming FM / our dynamic(3)", 1 / 3),
+    }
+    return [Goal(measure, bound, ratios[name]["median"]) for name, (measure, bound) in bounds.items()]
+
+
+def _memory_goals(rows: list[dict[str, Any]], batch: int) -> list[Goal]:
+    extra = {row["case"]: row["extra_bytes"]["training"] for row in rows}
+    ours, plain = extra["FM, streaming"], extra["FM, plain"]
+    if plain is None:
+        return []
+    (many,) = measure_peaks([layer_job(replace(FULL, in_capsules=MANY_CHILDREN), batch, train=True, streaming=True)])
+    growth = f"the same, streaming with {MANY_CHILDREN:,} children / with {FULL.in_capsules:,}"
     return [
-        *goals,
-        Goal("peak extra memory in training, streaming / plain", 1 / 20, extra["FM, streaming"] / extra["FM, plain"]),
-        Goal(
-            f"the same, streaming with {MANY_CHILDREN:,} children / with {FULL.in_capsules:,}",
-            1.2,
-            many.extra / extra["FM, streaming"],
-        ),
+        Goal("peak extra memory in training, streaming / plain", 1 / 20, ours / plain),
+        Goal(growth, 1.2, many.extra / ours),
     ]
 
 
@@ -170,8 +195,6 @@ def as_markdown(result: dict[str, Any]) -> str:
         f"counted once; the share is of a {MATRIX} × {MATRIX} matrix product timed in the same rounds. Extra memory is "
         "the peak beyond inputs, weights and their gradients, in a process of its own. Ratios are taken round by "
         f"round. {machine_line()}.",
-        "",
-        "On CapsNet's layer, 2,048×8 → 10×16:",
         "",
         *goals_as_markdown([Goal(**goal) for goal in result["goals"]]),
     ]

@@ -1,7 +1,7 @@
 """Peak memory of a forward pass, or of one forward and backward, in a process of its own.
 
-Run as ``python -m paircaps.bench.peak`` with a JSON object on standard input, it prints a JSON object with bytes. The
-kernel keeps a process's highest resident size and can be told to forget it, so what was there before does not count.
+Run as ``python -m paircaps.bench.peak`` with a JSON list of jobs on standard input, it prints a list of their bytes.
+The kernel keeps a process's highest resident size and can be told to forget it, so what was there before does not count.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +22,9 @@ from paircaps.bench.shapes import LayerShape, inference, training
 from paircaps.errors import PaircapsError
 from paircaps.models import create_model
 from paircaps.registry import call_with_options
+
+Job = dict[str, Any]
+"""What to measure, as JSON."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ def can_measure() -> bool:
     return Path("/proc/self/clear_refs").exists()
 
 
-def peak_of_layer(
+def layer_job(
     shape: LayerShape,
     batch: int,
     *,
@@ -48,32 +53,33 @@ def peak_of_layer(
     routing: str = "fm",
     streaming: bool | str = "auto",
     **options: object,
-) -> Peak:
-    """Of a capsule layer alone."""
+) -> Job:
+    """To measure a capsule layer alone."""
     layer = {"shape": asdict(shape), "routing": routing, "streaming": streaming, "options": options}
-    return _measure({"layer": layer, "batch": batch, "train": train})
+    return {"layer": layer, "batch": batch, "train": train}
 
 
-def peak_of_model(name: str, arguments: dict[str, object], batch: int, *, train: bool) -> Peak:
-    """Of a whole model; ``arguments`` are those of :func:`paircaps.create_model`."""
-    return _measure({"model": name, "arguments": arguments, "batch": batch, "train": train})
+def model_job(name: str, arguments: dict[str, object], batch: int, *, train: bool) -> Job:
+    """To measure a whole model; ``arguments`` are those of :func:`paircaps.create_model`."""
+    return {"model": name, "arguments": arguments, "batch": batch, "train": train}
 
 
-def _measure(job: dict[str, object]) -> Peak:
+def measure_peaks(jobs: Sequence[Job]) -> list[Peak]:
+    """Measure one after the other, in one other process."""
     words = [sys.executable, "-m", "paircaps.bench.peak"]
     # memory that is freed goes back at once, and is not kept for the next tensor of another size
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(128 << 10)}
-    ran = subprocess.run(words, input=json.dumps(job), capture_output=True, text=True, check=False, env=environment)
+    ran = subprocess.run(words, input=json.dumps(jobs), capture_output=True, text=True, check=False, env=environment)
     if ran.returncode:
         reason = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
         raise PaircapsError(f"the process that measures memory failed: {reason}")
-    return Peak(**json.loads(ran.stdout))
+    return [Peak(**peak) for peak in json.loads(ran.stdout)]
 
 
 # --- in the other process ---------------------------------------------------------------------------------------------
 
 
-def _run(job: dict) -> Peak:
+def _run(job: Job) -> Peak:
     module, inputs, small = _build(job)
     prepare = training if job["train"] else inference
     prepare(*small)()  # libraries take room of their own, once
@@ -87,7 +93,7 @@ def _run(job: dict) -> Peak:
     return Peak(max(0, _resident("VmHWM") - before - gradients), held)
 
 
-def _build(job: dict) -> tuple[nn.Module, Tensor, tuple[nn.Module, Tensor]]:
+def _build(job: Job) -> tuple[nn.Module, Tensor, tuple[nn.Module, Tensor]]:
     """What is measured, its inputs, and a small one of the same kind."""
     if "model" in job:
         arguments = job["arguments"]
@@ -118,7 +124,7 @@ def _resident(which: str = "VmRSS") -> int:
 
 def main() -> None:
     """Measure what standard input asks for."""
-    print(json.dumps(asdict(_run(json.load(sys.stdin)))))
+    print(json.dumps([asdict(_run(job)) for job in json.load(sys.stdin)]))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from paircaps.bench.peak import can_measure, peak_of_layer
+from paircaps.bench.peak import can_measure, layer_job, measure_peaks
 from paircaps.bench.shapes import FULL, LayerShape, inference, training
 from paircaps.bench.timing import interleaved, repeats_within
 from paircaps.machine import describe_machine, machine_line
@@ -71,7 +71,10 @@ def _point(shape: LayerShape, batch: int, seconds: float) -> dict[str, Any]:
 
 
 def _extra(shape: LayerShape, batch: int, streaming: bool) -> int | None:
-    return peak_of_layer(shape, batch, train=True, streaming=streaming).extra if can_measure() else None
+    if not can_measure():
+        return None
+    (peak,) = measure_peaks([layer_job(shape, batch, train=True, streaming=streaming)])
+    return peak.extra
 
 
 def available_memory() -> int:

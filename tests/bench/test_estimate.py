@@ -1,0 +1,100 @@
+"""Estimates hold: of memory within a quarter of what is measured, of operations and parameters exactly."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from paircaps import create_model, list_routings
+from paircaps.bench.estimate import as_text, estimate
+from paircaps.bench.live import LiveBytes
+from paircaps.bench.peak import can_measure, layer_job, measure_peaks, model_job
+from paircaps.bench.shapes import FULL, LayerShape
+
+CASES = [
+    ("capsnet-light", "fm", 32, 3, 10, 64),
+    ("capsnet-light", "dynamic", 28, 1, 10, 64),
+    ("capsnet-light", "em", 28, 1, 10, 64),
+    ("resnet-caps-small", "fm", 48, 1, 20, 64),
+    ("resnet-caps-medium", "em", 32, 3, 10, 64),
+    ("resnet-pool-small", "", 32, 3, 10, 64),
+]
+
+
+@pytest.mark.skipif(not can_measure(), reason="this system does not tell a process's peak")
+def test_memory_is_within_a_quarter_of_what_is_measured():
+    jobs, guesses = [], []
+    for name, routing, size, channels, classes, batch in CASES:
+        (row,) = estimate(name, size, classes, batch, channels, [routing] if routing else [])
+        arguments = {"num_classes": classes, "in_channels": channels, "image_size": size, "routing": routing or "fm"}
+        jobs += [model_job(name, arguments, batch, train=train) for train in (False, True)]
+        guesses += [row.inference_bytes, row.training_bytes]
+    for job, guess, peak in zip(jobs, guesses, measure_peaks(jobs), strict=True):
+        measured = peak.extra + peak.held
+        assert abs(guess / measured - 1) < 0.25, (job, guess, measured)
+
+
+@pytest.mark.skipif(not can_measure(), reason="this system does not tell a process's peak")
+def test_streaming_needs_a_twentieth_of_the_memory_and_no_more_for_more_children():
+    many = LayerShape(**{**FULL.__dict__, "in_capsules": 8192})
+    jobs = [
+        layer_job(shape, 128, train=True, streaming=streaming)
+        for shape, streaming in ((FULL, True), (FULL, False), (many, True))
+    ]
+    streaming, plain, grown = (peak.extra for peak in measure_peaks(jobs))
+    assert streaming < plain / 20
+    assert grown < 1.2 * streaming
+
+
+def test_operations_are_pytorchs_own_count():
+    (row,) = estimate("resnet-caps-small", 32, 10, 4, 3, ["fm"])
+    model = create_model("resnet-caps-small", 10, 3, 32)
+    with FlopCounterMode(display=False) as forward, torch.no_grad():
+        model.eval()(torch.randn(4, 3, 32, 32))
+    with FlopCounterMode(display=False) as both:
+        model.train()(torch.randn(4, 3, 32, 32)).activation.sum().backward()
+    assert row.inference_flops == forward.get_total_flops()
+    assert row.training_flops == both.get_total_flops()
+
+
+def test_a_walk_over_votes_counts_its_products():
+    once, twice = (estimate("capsnet-light", 32, classes, 32, 3, ["fm"])[0] for classes in (10, 20))
+    product = 2 * 32 * 512 * 10 * 8 * 16
+    assert twice.inference_flops - once.inference_flops == product
+    assert twice.training_flops - once.training_flops == 4 * product  # cast, cast anew, and two gradients
+    assert twice.votes_bytes - once.votes_bytes == 4 * 32 * 512 * 10 * 16
+
+
+def test_every_routing_has_a_row_and_a_model_without_has_one():
+    rows = estimate("resnet-caps-small", 40, 10, 8, 1)
+    assert [row.routing for row in rows] == list_routings()
+    assert {row.parameters for row in rows} == {195_376, 195_396}  # EM has two costs a class
+    (alone,) = estimate("resnet-pool-small", 32, 10, 8)
+    assert (alone.routing, alone.votes_bytes) == ("", 0)
+
+
+def test_streaming_is_what_keeps_memory_small():
+    held, streamed = (estimate("capsnet", 32, 10, 64, 3, ["fm"], streaming=streaming)[0] for streaming in (False, True))
+    assert held.training_bytes > streamed.training_bytes + 2 * held.votes_bytes
+
+
+def test_what_does_not_fit_is_said(monkeypatch):
+    rows = estimate("resnet-caps-small", 32, 10, 8, 3, ["fm"])
+    for free, answer in ((10**12, "yes"), (rows[0].inference_bytes + 1, "inference only"), (1, "no")):
+        monkeypatch.setattr("paircaps.bench.estimate.available_memory", lambda free=free: free)
+        assert f"| {answer} |" in as_text(rows, 8)
+
+
+def test_live_bytes_follow_tensors():
+    live = LiveBytes()
+    kept = torch.empty(100, device="meta")
+    live.hold(kept)
+    with live:
+        one = kept + 1
+        two = (one + 1).view(10, 10)
+        del one
+        two.relu()
+        three = two * 2
+    assert live.live == 3 * 400
+    assert live.peak == 3 * 400
+    del two, three
+    assert live.live == 400

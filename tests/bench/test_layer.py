@@ -1,0 +1,85 @@
+import pytest
+
+from paircaps.bench import layer, pictures, scaling, table1
+from paircaps.bench.goals import Goal, goals_as_markdown
+from paircaps.bench.shapes import FULL, LayerShape, capsule_models, registered_shapes
+
+SMALL = LayerShape(20, 3, 8, 16, "vector", None)
+PNG = b"\x89PNG"
+
+
+def test_the_layers_of_every_model_are_measured():
+    shapes = registered_shapes()
+    assert shapes[FULL] == ["capsnet"]
+    assert shapes[LayerShape(64, 32, 16, 16, "matrix", "pose")] == ["resnet-caps"]
+    assert {name for models in shapes.values() for name in models} == set(capsule_models())
+    assert not [name for name in capsule_models() if "pool" in name]
+
+
+def test_a_shape_of_a_layer_builds_that_layer():
+    made = SMALL.layer("dynamic", False, iterations=2)
+    assert made.votes.weight.shape == (20, 3, 8, 16)
+    assert made.routing.iterations == 2
+    assert SMALL.votes_bytes(5) == 4 * 5 * 20 * 3 * 16
+    assert SMALL.layout(5).product_flops == 2 * 5 * 20 * 3 * 8 * 16
+    assert LayerShape(6, 3, 16, 16, "matrix", "pose").layout(5).product_flops == 2 * 5 * 6 * 3 * 16 * 4
+
+
+def test_bench_layer():
+    result = layer.bench_layer(0.01, 4, {SMALL: ["a model"]}, ["resnet-caps-small"])
+    (shape,), (share,) = result["shapes"], result["shares"]
+    assert [row["case"] for row in shape["rows"]] == list(layer.CASES)
+    for row in shape["rows"]:
+        assert 0 < row["forward"]["low"] <= row["forward"]["median"] <= row["forward"]["high"]
+        assert row["extra_bytes"]["training"] is None or row["extra_bytes"]["training"] >= 0
+        assert row["speed"]["forward"]["gflops"] == pytest.approx(
+            SMALL.layout(4).product_flops / row["forward"]["median"] * 1e-6
+        )
+        assert row["speed"]["training"]["share"] > 0
+    assert set(shape["ratios"]) >= {"forward, FM, plain", "training, dynamic(3), ours"}
+    assert 0 < share["share"]["median"] < 1
+    assert result["goals"] == []  # they speak of CapsNet's layer
+    text = layer.as_markdown(result)
+    assert "## 20×8 → 3×16 vector, no norm" in text
+    assert "Of a model." in text
+    assert "| resnet-caps-small |" in text
+    assert pictures.draw_layer(result).startswith(PNG)
+
+
+def test_bench_table1():
+    result = table1.bench_table1(0.01, 2)
+    assert [(table["model"], table["data"]) for table in result["tables"]] == [
+        ("CapsNet light", "CIFAR10"),
+        ("CapsNet light", "Fashion-MNIST"),
+        ("CapsNet", "CIFAR10"),
+        ("CapsNet", "Fashion-MNIST"),
+    ]
+    for table in result["tables"]:
+        rows = {row["case"]: row for row in table["rows"]}
+        assert set(rows) == {"floor", *table1.ROUTINGS}
+        assert rows["floor"]["over_floor"] == rows["dynamic(3)"]["over_dynamic"] == 1
+    assert result["tables"][0]["rows"][1]["paper"] == 218.26
+    assert len(result["goals"]) == 4
+    text = table1.as_markdown(result)
+    assert "| 274.58 |" in text
+    assert pictures.draw_table1(result).startswith(PNG)
+
+
+def test_bench_scaling(monkeypatch):
+    monkeypatch.setattr(scaling, "CLASSES", (10,))
+    monkeypatch.setattr(scaling, "FEWER_CHILDREN", 16)
+    result = scaling.bench_scaling(0.01, 2, 64)
+    (children,), (classes,) = result["children"], result["classes"]
+    assert (children["children"], classes["children"]) == (64, 16)
+    assert set(children["cases"]) == {"plain", "streaming"}
+    monkeypatch.setattr(scaling, "available_memory", lambda: 1000)
+    cramped = scaling.bench_scaling(0.01, 2, 64)
+    assert set(cramped["children"][0]["cases"]) == {"streaming"}
+    assert "| 64 | 0 MB | does not fit |" in scaling.as_markdown(cramped)
+    for found in (result, cramped):
+        assert pictures.draw_scaling(found).startswith(PNG)
+
+
+def test_goals_are_met_or_not():
+    lines = goals_as_markdown([Goal("a", 1 / 8, 0.1), Goal("b", 1 / 8, 0.2), Goal("c", 1.15, 1.15)])
+    assert lines[2:] == ["| a | 1/8 | 1/10 | met |", "| b | 1/8 | 1/5 | **not met** |", "| c | 1.15 | 1.15 | met |"]
