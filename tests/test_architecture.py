@@ -13,7 +13,7 @@ SOURCE = Path(paircaps.__file__).parent
 # each room may import from the rooms before it
 EQUATIONS = ["errors", "_checks", "_labels", "_precision", "registry", "functional"]
 LAYERS = ["norm", "votes", "routing", "capsules", "models", "testing"]
-DATA = ["_files", "data"]  # knows no model
+DATA = ["_files", "_figures", "data"]  # knows no model
 NETWORKS = ["network", "model_files", "losses"]  # models with the images they are for
 TRAINING = ["machine", "training"]  # joins data and models
 TOP = ["predict", "bench", "experiments", "cli", "__main__"]

@@ -177,7 +177,16 @@ class CapsuleLayer(nn.Module):
                 f"{self.in_dim}), got {shape_of(u)}"
             )
         votes = Votes(u, self.votes, self.norm, self.streaming, self.tile)
-        return self.routing(votes if isinstance(self.routing, Routing) else votes.dense(), activation)
+        return self.routing(votes if self._routes_uncast_votes() else votes.dense(), activation)
+
+    def _routes_uncast_votes(self) -> bool:
+        """A module of another kind, one with a forward of its own, and hooks that look on expect a tensor."""
+        routing = self.routing
+        return (
+            isinstance(routing, Routing)
+            and type(routing).forward is Routing.forward
+            and not (routing._forward_hooks or routing._forward_pre_hooks)
+        )
 
     def extra_repr(self) -> str:
         """Sizes, for print(model)."""

@@ -38,6 +38,9 @@ def test_bench_layer():
         assert row["speed"]["training"]["share"] > 0
     assert set(shape["ratios"]) >= {"forward, FM, plain", "training, dynamic(3), ours"}
     assert 0 < share["share"]["median"] < 1
+    operators = {row["operator"] for row in shape["profile"]["training"]}
+    assert "aten::bmm" in operators
+    assert sum(row["share"] for row in shape["profile"]["training"]) == pytest.approx(1)
     assert result["goals"] == []  # they speak of CapsNet's layer
     text = layer.as_markdown(result)
     assert "## 20×8 → 3×16 vector, no norm" in text

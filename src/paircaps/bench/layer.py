@@ -10,6 +10,8 @@ import torch
 
 from paircaps.bench.goals import Goal, goals_as_markdown
 from paircaps.bench.peak import can_measure, layer_job, measure_peaks
+from paircaps.bench.profile import as_markdown as profile_as_markdown
+from paircaps.bench.profile import profile_operators
 from paircaps.bench.shapes import (
     FULL,
     LayerShape,
@@ -81,6 +83,7 @@ def _bench_shape(shape: LayerShape, batch: int, seconds: float) -> dict[str, Any
         "title": str(shape),
         "votes_bytes": shape.votes_bytes(batch),
         "matrix_gflops": 2 * MATRIX**3 / timings["matrix product"].median / 1e9,
+        "profile": {kind: profile_operators(runs[f"FM, streaming {kind}"]) for kind in ("forward", "training")},
         "rows": [{**_row(name, shape, batch, timings), "extra_bytes": extra[name]} for name in CASES],
         "ratios": {name: _spread(value) for name, value in _ratios(timings).items()},
     }
@@ -200,6 +203,7 @@ def as_markdown(result: dict[str, Any]) -> str:
     ]
     for shape in result["shapes"]:
         lines += ["", *_shape_as_markdown(shape)]
+    lines += _profile_of_full(result["shapes"])
     lines += [
         "",
         "## Capsule layers in a training step",
@@ -232,6 +236,19 @@ def _shape_as_markdown(shape: dict[str, Any]) -> list[str]:
             f"{_with_spread(row['training'])} | {_speed(row['speed']['training'])} | "
             f"{_megabytes(row['extra_bytes']['inference'])}, {_megabytes(row['extra_bytes']['training'])} |"
         )
+    return lines
+
+
+def _profile_of_full(shapes: list[dict[str, Any]]) -> list[str]:
+    """Where the time of the goals goes."""
+    lines = []
+    for shape in shapes:
+        if LayerShape(**shape["shape"]) != FULL:
+            continue
+        titles = {"forward": "forward", "training": "forward and backward"}
+        for kind, title in titles.items():
+            lines += ["", f"## Where the time goes: streaming FM, {shape['title']}, {title}", ""]
+            lines += profile_as_markdown(shape["profile"][kind])
     return lines
 
 

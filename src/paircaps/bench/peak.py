@@ -1,7 +1,7 @@
 """Peak memory of a forward pass, or of one forward and backward, in a process of its own.
 
 Run as ``python -m paircaps.bench.peak`` with a JSON list of jobs on standard input, it prints a list of their bytes.
-The kernel keeps a process's highest resident size and can be told to forget it, so what was there before does not count.
+The kernel keeps a process's highest resident size and can be told to forget it: what was there before does not count.
 """
 
 from __future__ import annotations

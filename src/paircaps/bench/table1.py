@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from paircaps.bench.goals import Goal, goals_as_markdown
+from paircaps.bench.profile import as_markdown as profile_as_markdown
+from paircaps.bench.profile import profile_operators
 from paircaps.bench.shapes import inference
 from paircaps.bench.timing import Timing, interleaved, ratio, repeats_within
 from paircaps.machine import describe_machine, machine_line
@@ -78,7 +80,12 @@ def _bench(title: str, data: str, batch: int, seconds: float) -> dict[str, Any]:
     assert isinstance(floor, CapsNet)
     runs[FLOOR] = inference(Floor(floor), images)
     timings = interleaved(runs, repeats_within(runs, seconds))
-    return {"model": title, "data": data, "rows": [_row(name, data, timings) for name in (FLOOR, *ROUTINGS)]}
+    return {
+        "model": title,
+        "data": data,
+        "rows": [_row(name, data, timings) for name in (FLOOR, *ROUTINGS)],
+        "profile": profile_operators(runs["FM"]),
+    }
 
 
 def _row(name: str, data: str, timings: dict[str, Timing]) -> dict[str, Any]:
@@ -136,4 +143,5 @@ def as_markdown(result: dict[str, Any]) -> str:
                 f"| {row['case']} | {row['median']:,.1f} | {row['low']:,.1f} to {row['high']:,.1f} | {paper} | "
                 f"{row['over_floor']:.2f} | {row['over_dynamic']:.2f} |"
             )
+        lines += ["", "Where the time of FM goes:", "", *profile_as_markdown(table["profile"])]
     return "\n".join(lines) + "\n"

@@ -84,10 +84,10 @@ class Votes:
     @property
     def walk_pays(self) -> bool:
         """Whether a walk over tiles is better than dense votes, or was asked for."""
-        if self.streaming is True:
-            return True
         if torch.compiler.is_exporting() or torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
             return False  # what is exported must run where this library is not
+        if self.streaming is True:
+            return True
         return self._images >= LEAST_BATCH and 4 * self.shape.numel() > TILE_BYTES
 
     @property
@@ -117,7 +117,8 @@ class Votes:
             activation: of the children, (..., I), or None.
         """
         size = tile_images(*self.shape[-3:])
-        if self.streaming is not True and (torch.compiler.is_compiling() or not self.walk_pays or self._images <= size):
+        fast_dense = torch.compiler.is_compiling() or self._images <= size
+        if not self.walk_pays or (fast_dense and self.streaming is not True):
             return agree(self.dense(), activation)
         u = self._flat()
         weight = self._folded(u)

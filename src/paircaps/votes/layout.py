@@ -71,13 +71,13 @@ class Layout:
 
 def chunk_parents(batch: int, pose_dim: int) -> int:
     """Parents walked at a time: as many as leave room for ``LEAST_CHILDREN`` in a tile, at least one."""
-    return max(1, TILE_BYTES // (4 * batch * pose_dim * LEAST_CHILDREN))
+    return max(1, TILE_BYTES // (4 * max(1, batch) * pose_dim * LEAST_CHILDREN))
 
 
 def tile_children(batch: int, parents: int, pose_dim: int) -> int:
     """Children in a tile: as many as cast ``TILE_BYTES`` of float32 votes, at least one."""
     parents = min(parents, chunk_parents(batch, pose_dim))
-    return max(1, TILE_BYTES // (4 * batch * parents * pose_dim))
+    return max(1, TILE_BYTES // (4 * max(1, batch) * parents * pose_dim))
 
 
 def tile_images(children: int, parents: int, pose_dim: int) -> int:
@@ -106,12 +106,13 @@ def to_columns(u: Tensor, children: slice, rows: int) -> Tensor:
     block = u[:, children].to(full_precision(u.dtype))
     # a dense matrix is transposed in squares that fit the cache, a view with gaps is not
     flat = block.contiguous().flatten(1).t().contiguous()  # (T·P·Q, B)
-    return flat.view(block.shape[1], rows, -1, u.shape[0])
+    return flat.view(block.shape[1], rows, block.shape[2] // rows, u.shape[0])
 
 
 def from_columns(columns: Tensor) -> Tensor:
     """(T, P, Q, B) back to (B, T, P·Q)."""
-    return columns.flatten(0, 2).t().contiguous().view(columns.shape[-1], columns.shape[0], -1)
+    children, rows, inner, batch = columns.shape
+    return columns.flatten(0, 2).t().contiguous().view(batch, children, rows * inner)
 
 
 def parents_first(sums: Tensor) -> Tensor:

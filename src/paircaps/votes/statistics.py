@@ -53,7 +53,7 @@ class Moments:
 
 def _moments(u: Tensor, weight: Tensor, layout: Layout) -> Iterator[Moments]:
     dtype = full_precision(u.dtype)
-    values = layout.rows * layout.inner * max(layout.batch, layout.parents * layout.columns)
+    values = layout.rows * layout.inner * max(1, layout.batch, layout.parents * layout.columns)
     for children in slices(layout.children, max(1, BLOCK_BYTES // (4 * values))):
         columns = to_columns(u, children, layout.rows)  # (T, P, Q, B)
         mean = columns.mean(-1)

@@ -1,0 +1,134 @@
+"""When a layer streams, and who gets to see its votes all the same."""
+
+import pytest
+import torch
+from torch import nn
+from votes.twins import LARGE, twins
+
+from paircaps import CapsuleLayer, Capsules, FMAgreement, create_model
+from paircaps.routing import Routing
+from paircaps.votes import Votes
+
+
+@pytest.fixture
+def walks(monkeypatch):
+    """Counts walks over tiles."""
+    seen = []
+    original = Votes.sums
+
+    def sums(self, *, normalize):
+        seen.append(self.shape)
+        return original(self, normalize=normalize)
+
+    monkeypatch.setattr(Votes, "sums", sums)
+    return seen
+
+
+def test_auto_streams_where_the_votes_fill_more_than_a_tile(walks):
+    CapsuleLayer(LARGE[1], 10)(torch.randn(LARGE))
+    assert len(walks) == 1
+    CapsuleLayer(8, 10)(torch.randn(8, 8, 16))
+    CapsuleLayer(LARGE[1], 10).eval()(torch.randn(1, *LARGE[1:]))
+    assert len(walks) == 1
+
+
+def test_false_never_streams_and_true_always_does(walks):
+    CapsuleLayer(LARGE[1], 10, streaming=False)(torch.randn(LARGE))
+    assert not walks
+    CapsuleLayer(8, 10, streaming=True)(torch.randn(2, 8, 16))
+    assert len(walks) == 1
+
+
+def test_a_routing_that_does_not_stream_gets_all_votes_and_says_so():
+    class Mean(Routing):
+        def agree(self, votes, activation):
+            assert isinstance(votes, torch.Tensor)
+            mean = votes.mean(dim=-3)
+            return Capsules(mean, mean, mean.norm(dim=-1))
+
+    assert CapsuleLayer(LARGE[1], 10, routing=Mean)(torch.randn(LARGE)).s.shape == (8, 10, 16)
+    with pytest.raises(ValueError, match=r'streaming=True needs .* Mean\(out_capsules=10\) .*"auto"'):
+        CapsuleLayer(8, 10, routing=Mean, streaming=True)
+
+
+def test_who_hooks_into_the_votes_sees_them(walks):
+    layer, seen = CapsuleLayer(LARGE[1], 10), []
+    handle = layer.norm.register_forward_hook(lambda *given: seen.append(given[-1].shape))
+    layer(torch.randn(LARGE))
+    assert seen == [(*LARGE[:2], 10, 16)]
+    assert not walks
+    handle.remove()
+    layer(torch.randn(LARGE))
+    assert len(walks) == 1
+
+
+def test_who_hooks_into_the_routing_sees_the_votes(walks):
+    layer, seen = CapsuleLayer(LARGE[1], 10), []
+    layer.routing.register_forward_pre_hook(lambda _, given: seen.append(given[0].shape))
+    layer(torch.randn(LARGE))
+    assert seen == [(*LARGE[:2], 10, 16)]
+    assert not walks
+
+
+def test_a_routing_with_a_forward_of_its_own_gets_a_tensor():
+    class Loud(FMAgreement):
+        def forward(self, votes, activation=None):
+            return self.agree(2 * votes, activation)
+
+    assert CapsuleLayer(LARGE[1], 10, routing=Loud)(torch.randn(LARGE)).s.shape == (8, 10, 16)
+
+
+def test_an_empty_batch_stays_one():
+    fast, plain = (layer.eval() for layer in twins("matrix", "pose"))
+    for layer in (fast, plain):
+        assert layer(torch.randn(0, 97, 16)).s.shape == (0, 7, 16)
+
+
+def test_channels_last_is_for_convolutions():
+    layer = CapsuleLayer(6, 3).to(memory_format=torch.channels_last)
+    assert layer.votes.weight.is_contiguous()
+
+
+def test_a_transform_of_ones_own_is_called(walks):
+    layer = CapsuleLayer(LARGE[1], 10)
+    layer.votes = nn.Sequential(layer.votes, nn.Dropout(1.0))
+    assert layer(torch.randn(LARGE)).s.abs().max() == 0 or not walks
+    assert not walks
+
+
+def test_a_routing_that_is_just_a_module_gets_a_tensor():
+    class Mean(nn.Module):
+        def forward(self, votes, activation=None):
+            mean = votes.mean(dim=-3)
+            return Capsules(mean, mean, mean.norm(dim=-1))
+
+    assert CapsuleLayer(8, 10, routing=Mean())(torch.randn(2, 8, 16)).s.shape == (2, 10, 16)
+
+
+@pytest.mark.parametrize("streaming", ["auto", True])
+@pytest.mark.parametrize("routing", ["fm", "dynamic"])
+def test_exported_it_is_dense(routing, streaming):
+    layer = CapsuleLayer(LARGE[1], 10, routing=routing, streaming=streaming).eval()
+    u = torch.randn(LARGE)
+    program = torch.export.export(layer, (u,))
+    assert not [node for node in program.graph.nodes if "paircaps" in str(node.target)]
+    torch.testing.assert_close(program.module()(u).s, layer(u).s, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("value", ["yes", None, 2])
+def test_other_words_are_refused(value):
+    with pytest.raises(ValueError, match="streaming must be one of 'auto', True, False"):
+        CapsuleLayer(8, 10, streaming=value)
+
+
+@pytest.mark.parametrize("value", [0, -1])
+def test_a_tile_has_at_least_one_child(value):
+    with pytest.raises(ValueError, match="tile must be at least 1"):
+        CapsuleLayer(8, 10, tile=value)
+
+
+@pytest.mark.parametrize("name", ["resnet-caps-small", "capsnet-light"])
+def test_models_take_the_option(name, walks):
+    model = create_model(name, image_size=24, streaming=True)
+    model(torch.randn(2, 1, 24, 24))
+    assert len(walks) == len(model.layers)
