@@ -40,6 +40,18 @@ def in_full_precision(function: Callable[P, T]) -> Callable[P, T]:
     return widened
 
 
+def without_autocast(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function of tensors that chooses its precision itself."""
+
+    @wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> T:
+        first: Any = args[0]
+        with _no_autocast(first) if autocast_enabled(first) else nullcontext():
+            return function(*args, **kwargs)
+
+    return called
+
+
 def autocast_enabled(tensor: Tensor) -> bool:
     """Whether autocast is on where a tensor lives; a device that only knows shapes has none."""
     device = tensor.device.type

@@ -16,7 +16,7 @@ from paircaps._checks import (
 from paircaps.functional import Capsules, squash
 from paircaps.norm import CapsuleNorm
 from paircaps.routing import Routing, RoutingFactory, create_routing
-from paircaps.votes import STREAMING, Votes, create_transform, create_vote_norm
+from paircaps.votes import Votes, create_transform, create_vote_norm, is_watched
 
 PRIMARY_NORMS = ("pose", "capsule", None)
 
@@ -132,9 +132,13 @@ class CapsuleLayer(nn.Module):
         tile: int | None = None,
     ) -> None:
         super().__init__()
-        require_choice("streaming", streaming, STREAMING)
+        if streaming != "auto" and not isinstance(streaming, bool):  # 0 and 1 are not meant
+            raise ValueError(f"streaming must be one of 'auto', True, False, got {streaming!r}")
         if tile is not None:
             require_positive(tile=tile)
+            if streaming is False:
+                raise ValueError(f"tile={tile} is for streaming, which streaming=False turns off")
+            tile = min(tile, in_capsules)
         self.streaming, self.tile = streaming, tile
         self.in_capsules = in_capsules
         self.out_capsules = out_capsules
@@ -183,11 +187,14 @@ class CapsuleLayer(nn.Module):
         """A module of another kind, one with a forward of its own, and hooks that look on expect a tensor."""
         routing = self.routing
         return (
-            isinstance(routing, Routing)
+            self.streaming is not False
+            and isinstance(routing, Routing)
             and type(routing).forward is Routing.forward
-            and not (routing._forward_hooks or routing._forward_pre_hooks)
+            and not is_watched(routing)
         )
 
     def extra_repr(self) -> str:
         """Sizes, for print(model)."""
-        return f"{self.in_capsules}×{self.in_dim} -> {self.out_capsules}×{self.pose_dim}"
+        chosen = "" if self.streaming == "auto" else f", streaming={self.streaming}"
+        chosen += "" if self.tile is None else f", tile={self.tile}"
+        return f"{self.in_capsules}×{self.in_dim} -> {self.out_capsules}×{self.pose_dim}{chosen}"

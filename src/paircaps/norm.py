@@ -60,7 +60,8 @@ class CapsuleNorm(nn.BatchNorm1d):
         if not self.training:
             assert self.running_mean is not None
             assert self.running_var is not None
-            return scale_and_shift(self, self.running_mean, self.running_var, self.shape)
+            # copies, for the next training step changes them before the backward pass of this one may have run
+            return scale_and_shift(self, self.running_mean.clone(), self.running_var.clone(), self.shape)
         mean, variance = statistics()
         keep_statistics(self, mean, variance * (count / (count - 1)))
         return scale_and_shift(self, mean, variance, self.shape)
@@ -79,14 +80,19 @@ class CapsuleNorm(nn.BatchNorm1d):
 
 def scale_and_shift(norm: _BatchNorm, mean: Tensor, variance: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """Batch norm with these statistics, as y = scale · x + shift."""
-    mean, variance = mean.flatten(), variance.flatten()
+    dtype = torch.promote_types(mean.dtype, norm.weight.dtype)
+    # in float64: the derivative of 1/σ is 1/σ³, which float32 ends for votes of 1e14
+    precise = dtype if mean.device.type == "mps" else torch.float64
+    mean, variance = mean.flatten().to(precise), variance.flatten().to(precise)
     scale = (variance + norm.eps).rsqrt() * norm.weight
-    return scale.view(shape), (norm.bias - mean * scale).view(shape)
+    return scale.to(dtype).view(shape), (norm.bias - mean * scale).to(dtype).view(shape)
 
 
 @torch.no_grad()
 def keep_statistics(norm: _BatchNorm, mean: Tensor, unbiased: Tensor) -> None:
-    """Let the running statistics of a batch norm follow those of one more batch."""
+    """Let the running statistics of a batch norm follow those of one more batch, if it keeps any."""
+    if not norm.track_running_stats:
+        return
     assert norm.running_mean is not None
     assert norm.running_var is not None
     assert norm.num_batches_tracked is not None

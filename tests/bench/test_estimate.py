@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from paircaps import create_model, list_routings
+from paircaps import CapsuleLayer, create_model, list_routings
 from paircaps.bench.estimate import as_text, estimate
 from paircaps.bench.live import LiveBytes
 from paircaps.bench.peak import can_measure, layer_job, measure_peaks, model_job
@@ -77,11 +77,32 @@ def test_streaming_is_what_keeps_memory_small():
     assert held.training_bytes > streamed.training_bytes + 2 * held.votes_bytes
 
 
+@pytest.mark.parametrize("routing", ["dynamic", "em"])
+def test_many_images_are_told_from_few(routing, monkeypatch):
+    rows = []
+    for pieces in (1000, 1):
+        monkeypatch.setattr("paircaps.bench.estimate.FEW_PIECES", pieces)
+        monkeypatch.setattr("paircaps.votes.layout.IMAGE_BYTES", 8 * 4 * 288 * 10 * 16)  # eight images at a time
+        rows += estimate("capsnet-light", 28, 10, 64, 1, [routing])
+    assert rows[0].training_flops == rows[1].training_flops
+    assert rows[0].inference_flops == rows[1].inference_flops
+    assert rows[1].training_bytes == pytest.approx(rows[0].training_bytes, rel=0.15)
+    assert rows[1].inference_bytes == pytest.approx(rows[0].inference_bytes, rel=0.15)
+
+
 def test_what_does_not_fit_is_said(monkeypatch):
     rows = estimate("resnet-caps-small", 32, 10, 8, 3, ["fm"])
-    for free, answer in ((10**12, "yes"), (rows[0].inference_bytes + 1, "inference only"), (1, "no")):
+    row = rows[0]
+    assert row.adam_bytes == 8 * row.parameters
+    enough = row.training_bytes + row.adam_bytes
+    for free, answer in (
+        (enough + 1, "yes"),
+        (enough, "inference only"),
+        (row.inference_bytes + 1, "inference only"),
+        (1, "no"),
+    ):
         monkeypatch.setattr("paircaps.bench.estimate.available_memory", lambda free=free: free)
-        assert f"| {answer} |" in as_text(rows, 8)
+        assert f"| {answer} |" in as_text(rows, "8 images")
 
 
 def test_live_bytes_follow_tensors():
@@ -98,3 +119,27 @@ def test_live_bytes_follow_tensors():
     assert live.peak == 3 * 400
     del two, three
     assert live.live == 400
+
+
+def test_a_convolution_lays_its_operands_out_anew():
+    convolution = torch.nn.Conv2d(2, 3, 1, bias=False, device="meta")
+    images = torch.empty(4, 2, 8, 8, device="meta", requires_grad=True)
+    live = LiveBytes()
+    with live:
+        drawn = convolution(images)
+    assert live.peak == drawn.nbytes + (drawn.nbytes + convolution.weight.nbytes)  # a copy of the larger one
+    held = live.live
+    with live:
+        drawn.backward(torch.empty_like(drawn))
+    assert live.peak >= held + 2 * drawn.nbytes + int(1.5 * drawn.nbytes) - drawn.nbytes
+
+
+def test_a_walk_has_buffers_of_its_own():
+    def peak(tile):
+        layer = CapsuleLayer(64, 10, vote_norm=None, streaming=True, tile=tile).to("meta")
+        live = LiveBytes()
+        with live, torch.no_grad():
+            layer(torch.empty(128, 64, 16, device="meta"))
+        return live.peak
+
+    assert peak(32) - peak(16) > 2 * 4 * 16 * 10 * 16 * 128  # two buffers of sixteen children more

@@ -2,7 +2,9 @@ import pytest
 
 from paircaps.bench import layer, pictures, scaling, table1
 from paircaps.bench.goals import Goal, goals_as_markdown
+from paircaps.bench.peak import Peak
 from paircaps.bench.shapes import FULL, LayerShape, capsule_models, registered_shapes
+from paircaps.bench.timing import summary
 
 SMALL = LayerShape(20, 3, 8, 16, "vector", None)
 PNG = b"\x89PNG"
@@ -35,13 +37,15 @@ def test_bench_layer():
         assert row["speed"]["forward"]["gflops"] == pytest.approx(
             SMALL.layout(4).product_flops / row["forward"]["median"] * 1e-6
         )
-        assert row["speed"]["training"]["share"] > 0
+        assert row["speed"]["training"]["gflops"] == pytest.approx(
+            3 * SMALL.layout(4).product_flops / row["training"]["median"] * 1e-6
+        )
     assert set(shape["ratios"]) >= {"forward, FM, plain", "training, dynamic(3), ours"}
     assert 0 < share["share"]["median"] < 1
     operators = {row["operator"] for row in shape["profile"]["training"]}
     assert "aten::bmm" in operators
     assert sum(row["share"] for row in shape["profile"]["training"]) == pytest.approx(1)
-    assert result["goals"] == []  # they speak of CapsNet's layer
+    assert result["goals"] == []  # they speak of CapsNet's layer and 128 images
     text = layer.as_markdown(result)
     assert "## 20×8 → 3×16 vector, no norm" in text
     assert "Of a model." in text
@@ -62,7 +66,8 @@ def test_bench_table1():
         assert set(rows) == {"floor", *table1.ROUTINGS}
         assert rows["floor"]["over_floor"] == rows["dynamic(3)"]["over_dynamic"] == 1
     assert result["tables"][0]["rows"][1]["paper"] == 218.26
-    assert len(result["goals"]) == 4
+    assert result["goals"] == []  # they speak of 128 images
+    assert len(table1._goals(result["tables"])) == 4
     text = table1.as_markdown(result)
     assert "| 274.58 |" in text
     assert pictures.draw_table1(result).startswith(PNG)
@@ -78,9 +83,22 @@ def test_bench_scaling(monkeypatch):
     monkeypatch.setattr(scaling, "available_memory", lambda: 1000)
     cramped = scaling.bench_scaling(0.01, 2, 64)
     assert set(cramped["children"][0]["cases"]) == {"streaming"}
-    assert "| 64 | 0 MB | does not fit |" in scaling.as_markdown(cramped)
+    assert "| 64 | 82 kB | does not fit |" in scaling.as_markdown(cramped)
     for found in (result, cramped):
         assert pictures.draw_scaling(found).startswith(PNG)
+
+
+def test_ratios_and_goals_are_ours_over_theirs(monkeypatch):
+    timings = {f"{case} {kind}": summary([2.0] * 3) for case in layer.CASES for kind in ("forward", "training")}
+    timings |= {f"FM, streaming {kind}": summary([0.5] * 3) for kind in ("forward", "training")}
+    ratios = layer._ratios(timings)
+    assert {value.median for value in ratios.values()} == {0.25}
+    spread = {name: {"median": value.median} for name, value in ratios.items()}
+    assert [goal.found for goal in layer._time_goals(spread)] == [0.25] * 4
+    rows = [{"case": case, "extra_bytes": {"training": 1000}} for case in layer.CASES]
+    rows[1]["extra_bytes"]["training"] = 10
+    monkeypatch.setattr(layer, "measure_peaks", lambda jobs: [Peak(11, 0)])
+    assert [goal.found for goal in layer._memory_goals(rows, 128)] == [0.01, 1.1]
 
 
 def test_goals_are_met_or_not():

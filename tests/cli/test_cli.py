@@ -164,6 +164,12 @@ def test_show_takes_a_folder_and_options(run, tmp_path, monkeypatch):
         (["bench", "table1", "--batch", "1"], 2, "must be a whole number of at least 2, got '1'"),
         (["bench", "scaling", "--largest", "63"], 2, "must be a whole number of at least 64, got '63'"),
         (["bench", "speed"], 2, "invalid choice: 'speed'"),
+        (["estimate", "capsnet", "--image-size", "16385"], 2, "must be a whole number from 1 to 16384, got '16385'"),
+        (
+            ["estimate", "resnet-caps-small", "--image-size", "16384", "--batch", "1000000", "--channels", "10000"],
+            2,
+            "no computer has that much memory",
+        ),
         (["estimate", "resnet"], 2, "unknown model 'resnet'; did you mean"),
         (["estimate", "capsnet", "--image-size", "16"], 2, "an image of 16×16 is too small for CapsNet"),
         (["estimate", "capsnet", "--routing", "emm"], 2, "unknown routing 'emm'; did you mean 'em'?"),

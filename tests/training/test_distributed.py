@@ -40,9 +40,10 @@ def rows(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_two_processes_follow_one_to_float_error(nursery, tmp_path):
+@pytest.mark.parametrize("streaming", ["false", "true"])
+def test_two_processes_follow_one_to_float_error(nursery, tmp_path, streaming):
     """Batch norm and gradients go over the images of both. With SGD, for Adam makes steps of rounding errors."""
-    sgd = ("--optimiser.name", "sgd", "--optimiser.lr", 0.02)
+    sgd = ("--optimiser.name", "sgd", "--optimiser.lr", 0.02, "--model.options.streaming", streaming)
     process = torchrun(tmp_path / "two", *sgd)
     try:
         said, _ = process.communicate(timeout=150)

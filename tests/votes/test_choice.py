@@ -1,13 +1,17 @@
 """When a layer streams, and who gets to see its votes all the same."""
 
+import copy
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 from votes.twins import LARGE, twins
 
-from paircaps import CapsuleLayer, Capsules, FMAgreement, create_model
+from paircaps import CapsuleLayer, Capsules, DynamicRouting, FMAgreement, create_model
+from paircaps.norm import CapsuleNorm
 from paircaps.routing import Routing
-from paircaps.votes import Votes
+from paircaps.votes import MatrixVotes, Votes, operators, tile_children
 
 
 @pytest.fixture
@@ -28,7 +32,7 @@ def test_auto_streams_where_the_votes_fill_more_than_a_tile(walks):
     CapsuleLayer(LARGE[1], 10)(torch.randn(LARGE))
     assert len(walks) == 1
     CapsuleLayer(8, 10)(torch.randn(8, 8, 16))
-    CapsuleLayer(LARGE[1], 10).eval()(torch.randn(1, *LARGE[1:]))
+    CapsuleLayer(3 * LARGE[1], 10).eval()(torch.randn(7, 3 * LARGE[1], 16))  # too few images
     assert len(walks) == 1
 
 
@@ -51,22 +55,51 @@ def test_a_routing_that_does_not_stream_gets_all_votes_and_says_so():
         CapsuleLayer(8, 10, routing=Mean, streaming=True)
 
 
-def test_who_hooks_into_the_votes_sees_them(walks):
+HOOKS = [f"register_{when}_{kind}" for when in ("forward", "full_backward") for kind in ("hook", "pre_hook")]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("part", ["votes", "norm", "routing"])
+def test_who_hooks_into_the_votes_sees_them(part, hook, walks):
     layer, seen = CapsuleLayer(LARGE[1], 10), []
-    handle = layer.norm.register_forward_hook(lambda *given: seen.append(given[-1].shape))
-    layer(torch.randn(LARGE))
-    assert seen == [(*LARGE[:2], 10, 16)]
+
+    def look(_, *given):
+        seen.extend(value for values in given for value in (values if isinstance(values, tuple) else (values,)))
+
+    handle = getattr(getattr(layer, part), hook)(look)
+    u = torch.randn(LARGE, requires_grad=True)
+    layer(u).activation.sum().backward()
+    assert any(isinstance(value, torch.Tensor) for value in seen)
     assert not walks
     handle.remove()
-    layer(torch.randn(LARGE))
+    layer(u)
     assert len(walks) == 1
 
 
-def test_who_hooks_into_the_routing_sees_the_votes(walks):
-    layer, seen = CapsuleLayer(LARGE[1], 10), []
-    layer.routing.register_forward_pre_hook(lambda _, given: seen.append(given[0].shape))
-    layer(torch.randn(LARGE))
-    assert seen == [(*LARGE[:2], 10, 16)]
+def test_whoever_overrides_a_part_is_heard(walks):
+    class Positive(FMAgreement):
+        def agree(self, votes, activation):
+            return super().agree(votes.relu(), activation)
+
+    class Doubled(MatrixVotes):
+        def forward(self, u):
+            return 2 * super().forward(u)
+
+    class Shifted(CapsuleNorm):
+        def forward(self, input):
+            return super().forward(input) + 1
+
+    u = torch.randn(LARGE)
+    for change in (
+        lambda layer: setattr(layer, "routing", Positive(10)),
+        lambda layer: setattr(layer, "votes", Doubled(LARGE[1], 10, 16, 16)),
+        lambda layer: setattr(layer, "norm", Shifted((16,))),
+    ):
+        layer = CapsuleLayer(LARGE[1], 10)
+        change(layer)
+        expected = copy.deepcopy(layer)
+        expected.streaming = False
+        torch.testing.assert_close(layer(u).s, expected(u).s)
     assert not walks
 
 
@@ -79,8 +112,9 @@ def test_a_routing_with_a_forward_of_its_own_gets_a_tensor():
 
 
 def test_an_empty_batch_stays_one():
-    fast, plain = (layer.eval() for layer in twins("matrix", "pose"))
-    for layer in (fast, plain):
+    rivals = [CapsuleLayer(97, 7, routing=routing, streaming=True).eval() for routing in ("dynamic", "em")]
+    for layer in (*twins("matrix", "pose"), *rivals):
+        layer.eval()
         assert layer(torch.randn(0, 97, 16)).s.shape == (0, 7, 16)
 
 
@@ -106,7 +140,7 @@ def test_a_routing_that_is_just_a_module_gets_a_tensor():
 
 
 @pytest.mark.parametrize("streaming", ["auto", True])
-@pytest.mark.parametrize("routing", ["fm", "dynamic"])
+@pytest.mark.parametrize("routing", ["fm", "dynamic", partial(DynamicRouting, iterations=1)])
 def test_exported_it_is_dense(routing, streaming):
     layer = CapsuleLayer(LARGE[1], 10, routing=routing, streaming=streaming).eval()
     u = torch.randn(LARGE)
@@ -115,7 +149,7 @@ def test_exported_it_is_dense(routing, streaming):
     torch.testing.assert_close(program.module()(u).s, layer(u).s, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("value", ["yes", None, 2])
+@pytest.mark.parametrize("value", ["yes", None, 2, 0, 1])
 def test_other_words_are_refused(value):
     with pytest.raises(ValueError, match="streaming must be one of 'auto', True, False"):
         CapsuleLayer(8, 10, streaming=value)
@@ -125,6 +159,23 @@ def test_other_words_are_refused(value):
 def test_a_tile_has_at_least_one_child(value):
     with pytest.raises(ValueError, match="tile must be at least 1"):
         CapsuleLayer(8, 10, tile=value)
+
+
+def test_the_tile_that_was_asked_for_is_walked(monkeypatch):
+    tiles = []
+    walk = operators.walk_sums
+    monkeypatch.setattr(operators, "walk_sums", lambda job: tiles.append(job.tile) or walk(job))
+    CapsuleLayer(8, 10, streaming=True, tile=3)(torch.randn(2, 8, 16))
+    CapsuleLayer(8, 10, streaming=True)(torch.randn(2, 8, 16))
+    assert tiles == [3, tile_children(2, 10, 16)]
+
+
+def test_a_tile_without_streaming_is_refused_and_a_large_one_is_all_children():
+    with pytest.raises(ValueError, match="tile=4 is for streaming"):
+        CapsuleLayer(8, 10, streaming=False, tile=4)
+    layer = CapsuleLayer(8, 10, streaming=True, tile=10**30)
+    assert "8×16 -> 10×16, streaming=True, tile=8" in repr(layer)
+    assert layer(torch.randn(2, 8, 16)).s.shape == (2, 10, 16)
 
 
 @pytest.mark.parametrize("name", ["resnet-caps-small", "capsnet-light"])

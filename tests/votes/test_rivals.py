@@ -42,9 +42,18 @@ def test_rivals_a_few_images_at_a_time(routing, transform, vote_norm, training, 
 def test_rivals_in_half_precision_and_autocast(routing):
     u = torch.randn(8, 97, 16)
     layer = CapsuleLayer(97, 7, routing=routing, vote_norm=None)
+    expected = layer(u).s
     with torch.autocast("cpu", torch.bfloat16):
-        assert layer(u).s.dtype == torch.float32
+        torch.testing.assert_close(layer(u).s, expected)
     assert layer.bfloat16()(u.bfloat16()).s.dtype == torch.bfloat16
+
+
+def test_one_iteration_chooses_its_precision_itself():
+    layer = CapsuleLayer(97, 7, routing="dynamic", vote_norm=None, routing_options={"iterations": 1})
+    u = torch.randn(8, 97, 16)
+    expected = layer(u).s
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(layer(u).s, expected)
 
 
 @pytest.mark.usefixtures("three_images")

@@ -12,11 +12,16 @@ from typing import Any
 import torch
 
 from paircaps.bench.live import LiveBytes
+from paircaps.bench.memory import as_size
 from paircaps.bench.scaling import available_memory
 from paircaps.bench.shapes import capsule_layers, model_of_shapes, shape_of_layer
 from paircaps.models import count_parameters
 from paircaps.models.base import ImageModel
-from paircaps.routing import list_routings
+from paircaps.routing import Routing, list_routings
+from paircaps.votes.layout import tile_images
+
+FEW_PIECES = 8
+"""Of a batch, from which the rest can be told."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +80,8 @@ def estimate(
 
 def _estimate(model: ImageModel, routing: str, batch: int) -> Estimate:
     layers = capsule_layers(model)
-    inference_flops, inference_bytes = _pass(model.eval(), batch)
-    training_flops, training_bytes = _pass(model.train(), batch)
+    inference_flops, inference_bytes = _passes(model.eval(), batch)
+    training_flops, training_bytes = _passes(model.train(), batch)
     parameters = count_parameters(model)
     return Estimate(
         routing if layers else "",
@@ -88,6 +93,22 @@ def _estimate(model: ImageModel, routing: str, batch: int) -> Estimate:
         training_bytes,
         2 * 4 * parameters,
     )
+
+
+def _passes(model: ImageModel, batch: int) -> tuple[int, int]:
+    """Operations and bytes of a pass, told from two smaller ones where images are routed a few at a time.
+
+    What a batch of many such pieces takes grows by the same amount with every piece.
+    """
+    routed = [layer for layer in capsule_layers(model) if isinstance(layer.routing, Routing) and layer.routing.by_image]
+    shapes = [shape_of_layer(layer) for layer in routed]
+    piece = min((tile_images(s.in_capsules, s.out_capsules, s.pose_dim) for s in shapes), default=batch)
+    few, more = FEW_PIECES * piece, 2 * FEW_PIECES * piece
+    if batch <= more:
+        return _pass(model, batch)
+    one, two = _pass(model, few), _pass(model, more)
+    flops, peak = (b + (b - a) * (batch - more) // (more - few) for a, b in zip(one, two, strict=True))
+    return flops, peak
 
 
 def _pass(model: ImageModel, batch: int) -> tuple[int, int]:
@@ -108,8 +129,8 @@ def as_json(rows: Sequence[Estimate]) -> list[dict[str, Any]]:
     return [asdict(row) for row in rows]
 
 
-def as_text(rows: Sequence[Estimate], batch: int) -> str:
-    """A table for people, and whether it fits here."""
+def as_text(rows: Sequence[Estimate], images: str) -> str:
+    """A table for people, and whether it fits here; ``images`` says what a batch is."""
     free = available_memory()
     lines = [
         "| routing | parameters | GFLOP: forward | with backward | votes | memory: inference | training | fits here |",
@@ -118,13 +139,14 @@ def as_text(rows: Sequence[Estimate], batch: int) -> str:
     for row in rows:
         lines.append(
             f"| {row.routing or 'none'} | {row.parameters:,} | {row.inference_flops / 1e9:,.2f} | "
-            f"{row.training_flops / 1e9:,.2f} | {_size(row.votes_bytes)} | {_size(row.inference_bytes)} | "
-            f"{_size(row.training_bytes)} | {_fits(row, free)} |"
+            f"{row.training_flops / 1e9:,.2f} | {as_size(row.votes_bytes)} | {as_size(row.inference_bytes)} | "
+            f"{as_size(row.training_bytes)} | {_fits(row, free)} |"
         )
     lines += [
         "",
-        f"A batch of {batch}, float32, on a CPU: at the peak, with weights, images and gradients. Adam keeps another "
-        f"{_size(rows[0].adam_bytes)}; Python and PyTorch take some 0.3 GB themselves. Free here: {_size(free)}.",
+        f"{images}, float32, on a CPU: at the peak, with weights, images and gradients. Adam keeps another "
+        f"{as_size(rows[0].adam_bytes)}; Python and PyTorch take some 0.3 GB themselves, and the C library may keep "
+        f"tens of MB that were freed. Free here: {as_size(free)}.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -133,7 +155,3 @@ def _fits(row: Estimate, free: int) -> str:
     if row.training_bytes + row.adam_bytes < free:
         return "yes"
     return "inference only" if row.inference_bytes < free else "no"
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e9:,.2f} GB" if count >= 1e9 else f"{count / 1e6:,.1f} MB"

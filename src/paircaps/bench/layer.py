@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from paircaps.bench.goals import Goal, goals_as_markdown
+from paircaps.bench.memory import as_size
 from paircaps.bench.peak import can_measure, layer_job, measure_peaks
 from paircaps.bench.profile import as_markdown as profile_as_markdown
 from paircaps.bench.profile import profile_operators
@@ -21,7 +22,7 @@ from paircaps.bench.shapes import (
     registered_shapes,
     training,
 )
-from paircaps.bench.timing import Timing, interleaved, ratio, repeats_within
+from paircaps.bench.timing import Say, Timing, interleaved, ratio, repeats_within, silent
 from paircaps.machine import describe_machine, machine_line
 from paircaps.models import create_model
 
@@ -47,6 +48,7 @@ def bench_layer(
     batch: int = BATCH,
     shapes: Mapping[LayerShape, Sequence[str]] | None = None,
     models: Sequence[str] | None = None,
+    say: Say = silent,
 ) -> dict[str, Any]:
     """Time and memory of capsule layers, and their share in a training step.
 
@@ -55,20 +57,22 @@ def bench_layer(
         batch: images.
         shapes: of layers, with the models they are of; those of every registered model unless told.
         models: whose training steps are timed; every registered one with capsule layers unless told.
+        say: told what is measured now.
     """
     shapes = registered_shapes() if shapes is None else shapes
     models = capsule_models() if models is None else models
     result = {
         "seconds": seconds,
         "batch": batch,
-        "shapes": [{**_bench_shape(shape, batch, seconds), "models": list(of)} for shape, of in shapes.items()],
-        "shares": [_share_of_layers(name, batch, seconds) for name in models],
+        "shapes": [{**_bench_shape(shape, batch, seconds, say), "models": list(of)} for shape, of in shapes.items()],
+        "shares": [_share_of_layers(name, batch, seconds, say) for name in models],
         "machine": describe_machine(),
     }
     return {**result, "goals": [asdict(goal) for goal in _goals(result)]}
 
 
-def _bench_shape(shape: LayerShape, batch: int, seconds: float) -> dict[str, Any]:
+def _bench_shape(shape: LayerShape, batch: int, seconds: float, say: Say) -> dict[str, Any]:
+    say(str(shape))
     u = shape.children(batch)
     square = torch.randn(MATRIX, MATRIX)
     runs: dict[str, Callable[[], object]] = {"matrix product": lambda: square @ square}
@@ -129,8 +133,9 @@ def _spread(timing: Timing) -> dict[str, float]:
     return {"median": timing.median, "low": timing.low, "high": timing.high}
 
 
-def _share_of_layers(name: str, batch: int, seconds: float) -> dict[str, Any]:
+def _share_of_layers(name: str, batch: int, seconds: float, say: Say) -> dict[str, Any]:
     """Of a training step with FM agreement, forward and backward, what its capsule layers take."""
+    say(f"a training step of {name}")
     model = create_model(name, 10, 3, 32).train()
     images = torch.randn(batch, 3, 32, 32)
     seen: list[Any] = []
@@ -150,8 +155,10 @@ def _share_of_layers(name: str, batch: int, seconds: float) -> dict[str, Any]:
 
 
 def _goals(result: dict[str, Any]) -> list[Goal]:
-    """What must be shown, of what was measured."""
-    goals = []
+    """What must be shown, of what was measured, with the batch that it is told for."""
+    goals: list[Goal] = []
+    if result["batch"] != BATCH:
+        return goals
     for shape in result["shapes"]:
         if LayerShape(**shape["shape"]) == FULL:
             goals += [*_time_goals(shape["ratios"]), *_memory_goals(shape["rows"], result["batch"])]
@@ -199,7 +206,7 @@ def as_markdown(result: dict[str, Any]) -> str:
         "the peak beyond inputs, weights and their gradients, in a process of its own. Ratios are taken round by "
         f"round. {machine_line()}.",
         "",
-        *goals_as_markdown([Goal(**goal) for goal in result["goals"]]),
+        *(goals_as_markdown([Goal(**goal) for goal in result["goals"]]) if result["goals"] else []),
     ]
     for shape in result["shapes"]:
         lines += ["", *_shape_as_markdown(shape)]
@@ -223,7 +230,7 @@ def _shape_as_markdown(shape: dict[str, Any]) -> list[str]:
     lines = [
         f"## {shape['title']}",
         "",
-        f"Of {', '.join(dict.fromkeys(shape['models']))}. All votes together are {shape['votes_bytes'] / 1e6:,.1f} MB; "
+        f"Of {', '.join(dict.fromkeys(shape['models']))}. All votes together are {as_size(shape['votes_bytes'])}; "
         f"the matrix product ran at {shape['matrix_gflops']:.0f} GFLOP/s; "
         f"{shape['rows'][0]['forward']['repeats']} repeats.",
         "",
@@ -234,7 +241,7 @@ def _shape_as_markdown(shape: dict[str, Any]) -> list[str]:
         lines.append(
             f"| {row['case']} | {_with_spread(row['forward'])} | {_speed(row['speed']['forward'])} | "
             f"{_with_spread(row['training'])} | {_speed(row['speed']['training'])} | "
-            f"{_megabytes(row['extra_bytes']['inference'])}, {_megabytes(row['extra_bytes']['training'])} |"
+            f"{_memory(row['extra_bytes']['inference'])}, {_memory(row['extra_bytes']['training'])} |"
         )
     return lines
 
@@ -260,5 +267,5 @@ def _speed(speed: dict[str, float]) -> str:
     return f"{speed['gflops']:.1f} ({100 * speed['share']:.1f} %)"
 
 
-def _megabytes(value: int | None) -> str:
-    return "not measured" if value is None else f"{value / 1e6:,.1f} MB"
+def _memory(value: int | None) -> str:
+    return "not measured" if value is None else as_size(value)

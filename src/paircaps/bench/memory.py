@@ -8,6 +8,14 @@ import torch
 from torch import Tensor, nn
 
 
+def as_size(count: int) -> str:
+    """Bytes as a person reads them."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if count >= size:
+            return f"{count / size:,.{1 if unit == 'MB' else 2}f} {unit}"
+    return f"{count / 1e3:,.0f} kB"
+
+
 def bytes_for_backward(loss: Callable[[], Tensor], module: nn.Module) -> int:
     """Bytes that a forward pass keeps until its backward pass, each once, without the weights.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from paircaps._figures import as_png, new_figure
@@ -80,8 +81,14 @@ def _lines(axis: Any, points: list[dict[str, Any]], name: str, value: Any, title
     axis.set(xscale="log", yscale="log", xlabel=name, title=title)
     axis.title.set_fontsize(10)
     ticks = [point[name] for point in points]
-    axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
     axis.minorticks_off()
+    axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    heights = [y for line in axis.lines for y in line.get_ydata()]
+    marks = [d * 10.0**e for e in range(-3, 8) for d in (1, 2, 5)] if heights else []
+    if max(heights, default=1) > 500 * min(heights, default=1):
+        marks = [mark for mark in marks if math.log10(mark) == round(math.log10(mark))]
+    marks = [m for m in marks if min(heights) / 2.5 <= m <= max(heights) * 2.5]
+    axis.set_yticks(marks, [f"{mark:,g}" for mark in marks])
     axis.grid(alpha=0.3)
     axis.tick_params(labelsize=8)
     axis.legend(fontsize=8)

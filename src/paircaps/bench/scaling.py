@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from paircaps.bench.memory import as_size
 from paircaps.bench.peak import can_measure, layer_job, measure_peaks
 from paircaps.bench.shapes import FULL, LayerShape, inference, training
-from paircaps.bench.timing import interleaved, repeats_within
+from paircaps.bench.timing import Say, interleaved, repeats_within, silent
 from paircaps.machine import describe_machine, machine_line
 
 BATCH = 128
@@ -24,13 +25,16 @@ PLAIN_COPIES = 7
 CASES = {"plain": False, "streaming": True}
 
 
-def bench_scaling(seconds: float = 10.0, batch: int = BATCH, largest: int = CHILDREN[-1]) -> dict[str, Any]:
+def bench_scaling(
+    seconds: float = 10.0, batch: int = BATCH, largest: int = CHILDREN[-1], say: Say = silent
+) -> dict[str, Any]:
     """Measure along both axes.
 
     Args:
         seconds: that all repeats of one point take together, more or less.
         batch: images.
         largest: number of children, and of classes, that is still measured.
+        say: told what is measured now.
     """
     children = [replace(FULL, in_capsules=count) for count in CHILDREN if count <= largest]
     classes = [replace(FULL, in_capsules=FEWER_CHILDREN, out_capsules=count) for count in CLASSES if count <= largest]
@@ -38,13 +42,14 @@ def bench_scaling(seconds: float = 10.0, batch: int = BATCH, largest: int = CHIL
         "seconds": seconds,
         "batch": batch,
         "largest": largest,
-        "children": [_point(shape, batch, seconds) for shape in children],
-        "classes": [_point(shape, batch, seconds) for shape in classes],
+        "children": [_point(shape, batch, seconds, say) for shape in children],
+        "classes": [_point(shape, batch, seconds, say) for shape in classes],
         "machine": describe_machine(),
     }
 
 
-def _point(shape: LayerShape, batch: int, seconds: float) -> dict[str, Any]:
+def _point(shape: LayerShape, batch: int, seconds: float, say: Say) -> dict[str, Any]:
+    say(str(shape))
     fits = PLAIN_COPIES * shape.votes_bytes(batch) < available_memory() / 2
     cases = [name for name in CASES if fits or name == "streaming"]
     u = shape.children(batch)
@@ -114,7 +119,7 @@ def as_markdown(result: dict[str, Any]) -> str:
         ]
         for point in result[axis]:
             cells = [_cell(point, kind, case) for kind in ("forward", "training", "extra_bytes") for case in CASES]
-            lines.append(f"| {point[axis]:,} | {point['votes_bytes'] / 1e6:,.0f} MB | {' | '.join(cells)} |")
+            lines.append(f"| {point[axis]:,} | {as_size(point['votes_bytes'])} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -123,5 +128,5 @@ def _cell(point: dict[str, Any], kind: str, case: str) -> str:
         return "does not fit"
     value = point["cases"][case][kind]
     if kind == "extra_bytes":
-        return "not measured" if value is None else f"{value / 1e6:,.1f} MB"
+        return "not measured" if value is None else as_size(value)
     return f"{value['median']:,.1f} ({value['low']:,.1f} to {value['high']:,.1f})"

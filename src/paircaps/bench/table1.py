@@ -13,7 +13,7 @@ from paircaps.bench.goals import Goal, goals_as_markdown
 from paircaps.bench.profile import as_markdown as profile_as_markdown
 from paircaps.bench.profile import profile_operators
 from paircaps.bench.shapes import inference
-from paircaps.bench.timing import Timing, interleaved, ratio, repeats_within
+from paircaps.bench.timing import Say, Timing, interleaved, ratio, repeats_within, silent
 from paircaps.machine import describe_machine, machine_line
 from paircaps.models import CapsNet, create_model
 
@@ -55,19 +55,21 @@ class Floor(nn.Module):
         return self.model.primary(self.model.conv(images).relu()).s
 
 
-def bench_table1(seconds: float = 20.0, batch: int = BATCH) -> dict[str, Any]:
+def bench_table1(seconds: float = 20.0, batch: int = BATCH, say: Say = silent) -> dict[str, Any]:
     """Time inference of both widths of CapsNet on both shapes of images.
 
     Args:
         seconds: that all repeats of one network take together, more or less.
         batch: images.
+        say: told what is measured now.
     """
-    tables = [_bench(title, data, batch, seconds) for title in MODELS for data in IMAGES]
+    tables = [_bench(title, data, batch, seconds, say) for title in MODELS for data in IMAGES]
     result = {"seconds": seconds, "batch": batch, "tables": tables, "machine": describe_machine()}
-    return {**result, "goals": [asdict(goal) for goal in _goals(tables)]}
+    return {**result, "goals": [asdict(goal) for goal in _goals(tables)] if batch == BATCH else []}
 
 
-def _bench(title: str, data: str, batch: int, seconds: float) -> dict[str, Any]:
+def _bench(title: str, data: str, batch: int, seconds: float, say: Say) -> dict[str, Any]:
+    say(f"{title} on images of {data}")
     channels, size = IMAGES[data]
     images = torch.randn(batch, channels, size, size)
     runs: dict[str, Callable[[], object]] = {}
@@ -126,7 +128,7 @@ def as_markdown(result: dict[str, Any]) -> str:
         "told; what compares is the order. Ratios are taken round by round; the last column is over our dynamic(3). "
         f"{machine_line()}.",
         "",
-        *goals_as_markdown([Goal(**goal) for goal in result["goals"]]),
+        *(goals_as_markdown([Goal(**goal) for goal in result["goals"]]) if result["goals"] else []),
     ]
     for table in result["tables"]:
         repeats = table["rows"][0]["repeats"]

@@ -11,6 +11,14 @@ LEAST_REPEATS = 5
 MOST_REPEATS = 41
 
 
+Say = Callable[[str], object]
+"""Told what is measured now."""
+
+
+def silent(what: str) -> None:
+    """Say nothing."""
+
+
 @dataclass(frozen=True)
 class Timing:
     """Seconds of one case.

@@ -37,9 +37,16 @@ def add_commands(commands: Any) -> None:
     alone = group.add_parser("layer", help="a capsule layer alone: plain and streaming, in time and memory")
     growth = group.add_parser("scaling", help="time and memory against the number of children and of classes")
     for command in (inference, alone, growth):
-        command.add_argument("--seconds", type=whole_number(1), default=20, help="of repeats at every size, roughly")
-        command.add_argument("--batch", type=whole_number(2), default=128, help="images")
-    growth.add_argument("--largest", type=whole_number(64), default=65_536, help="leave out sizes beyond it")
+        command.add_argument(
+            "--seconds", type=whole_number(1), default=20, help="of repeats at every size, or more (%(default)s)"
+        )
+        command.add_argument("--batch", type=whole_number(2), default=128, help="images, two or more (%(default)s)")
+    growth.add_argument(
+        "--largest",
+        type=whole_number(64),
+        default=65_536,
+        help="children or classes beyond it are left out (%(default)s)",
+    )
     _add_output(inference, run_table1, picture=True)
     _add_output(alone, run_layer, picture=True)
     _add_output(growth, run_scaling, picture=True)
@@ -74,25 +81,26 @@ def run_train(options: argparse.Namespace) -> int:
 def run_table1(options: argparse.Namespace) -> int:
     """Time inference by routing."""
     _require_places(options.out, picture=True)
-    print(f"timing four networks, about {options.seconds} seconds each ...", file=sys.stderr)
-    result = table1.bench_table1(float(options.seconds), options.batch)
+    result = table1.bench_table1(float(options.seconds), options.batch, _say)
     return _show(result, table1.as_markdown, options, pictures.draw_table1)
 
 
 def run_layer(options: argparse.Namespace) -> int:
     """Time and weigh capsule layers."""
     _require_places(options.out, picture=True)
-    print("timing the capsule layers of every model, and weighing each in a process of its own ...", file=sys.stderr)
-    result = layer.bench_layer(float(options.seconds), options.batch)
+    result = layer.bench_layer(float(options.seconds), options.batch, say=_say)
     return _show(result, layer.as_markdown, options, pictures.draw_layer)
 
 
 def run_scaling(options: argparse.Namespace) -> int:
     """Time and weigh growing layers."""
     _require_places(options.out, picture=True)
-    print(f"timing and weighing layers of up to {options.largest:,} children ...", file=sys.stderr)
-    result = scaling.bench_scaling(float(options.seconds), options.batch, options.largest)
+    result = scaling.bench_scaling(float(options.seconds), options.batch, options.largest, _say)
     return _show(result, scaling.as_markdown, options, pictures.draw_scaling)
+
+
+def _say(what: str) -> None:
+    print(f"measuring {what} ...", file=sys.stderr, flush=True)
 
 
 def _require_places(files: list[Path], *, picture: bool = False) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from paircaps._checks import require_child_activation, require_positive, require_votes, shape_of
 from paircaps.functional import Capsules
-from paircaps.votes import Votes
+from paircaps.votes import Votes, same_owner
 
 
 class Routing(nn.Module, ABC):
@@ -36,6 +36,11 @@ class Routing(nn.Module, ABC):
         """Whether :meth:`agree_on` can do without the votes of the whole batch."""
         return False
 
+    @property
+    def by_image(self) -> bool:
+        """Whether it does so by taking a few images at a time."""
+        return False
+
     def forward(self, votes: Tensor | Votes, activation: Tensor | None = None) -> Capsules:
         """Route.
 
@@ -46,7 +51,7 @@ class Routing(nn.Module, ABC):
         Returns:
             Capsules of (..., J, K), (..., J, K) and (..., J).
         """
-        if isinstance(votes, Votes) and not votes.foldable:
+        if isinstance(votes, Votes) and not (votes.foldable and same_owner(self, "agree", "agree_on")):
             votes = votes.dense()
         if not isinstance(votes, Votes):
             require_votes(votes)

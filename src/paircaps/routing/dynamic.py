@@ -35,8 +35,13 @@ class DynamicRouting(Routing):
 
     @property
     def streams(self) -> bool:
-        """A few images at a time."""
+        """A few images at a time, or no votes at all."""
         return True
+
+    @property
+    def by_image(self) -> bool:
+        """Unless one iteration is all."""
+        return self.iterations > 1
 
     def agree_on(self, votes: Votes, activation: Tensor | None) -> Capsules:
         """With one iteration the coupling is uniform, and the routing one matrix product and a squash."""

@@ -49,6 +49,11 @@ class EMRouting(Routing):
         """A few images at a time."""
         return True
 
+    @property
+    def by_image(self) -> bool:
+        """Always."""
+        return True
+
     def agree_on(self, votes: Votes, activation: Tensor | None) -> Capsules:
         """Images know nothing of each other."""
         return to_dtype(votes.by_image(self.agree, activation), votes.dtype)

@@ -187,7 +187,7 @@ class SyncedNorm(_BatchNorm):
         if not self.training:
             assert self.running_mean is not None
             assert self.running_var is not None
-            return scale_and_shift(self, self.running_mean, self.running_var, self.shape)
+            return scale_and_shift(self, self.running_mean.clone(), self.running_var.clone(), self.shape)
         mean, variance = statistics()
         everywhere = mean.new_tensor([count])
         dist.all_reduce(everywhere)

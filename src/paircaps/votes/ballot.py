@@ -16,9 +16,7 @@ from paircaps.norm import FoldingNorm
 from paircaps.votes.fold import Affine, fold_weights
 from paircaps.votes.layout import TILE_BYTES, full_precision, slices, tile_images
 from paircaps.votes.operators import vote_statistics, vote_sums
-from paircaps.votes.transforms import LinearVotes
-
-STREAMING = ("auto", True, False)
+from paircaps.votes.transforms import LinearVotes, MatrixVotes, VectorVotes
 
 LEAST_BATCH = 8
 """Images from which on streaming pays: with fewer, rows of a tile are shorter than a vector register or two."""
@@ -26,6 +24,20 @@ LEAST_BATCH = 8
 
 Agree = Callable[[Tensor, Tensor | None], Capsules]
 """A routing of dense votes and child activations."""
+
+
+def same_owner(thing: object, method: str, shortcut: str) -> bool:
+    """Whether a shortcut still is one: nobody has overridden the method below the class that has both."""
+    kinds = type(thing).__mro__
+    owners = [next((kind for kind in kinds if name in vars(kind)), None) for name in (method, shortcut)]
+    return owners[0] is owners[1] is not None
+
+
+def is_watched(module: nn.Module) -> bool:
+    """Whether hooks look at what a module takes and returns."""
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )
 
 
 class Votes:
@@ -66,26 +78,18 @@ class Votes:
     def foldable(self) -> bool:
         """Whether sums over them may be taken without casting all of them.
 
-        Not if streaming is off, if somebody put another module in the place of the transform or the norm, or if hooks
-        look at what these return.
+        Not if streaming is off, on the way to an export, which must run where this library is not, if somebody put
+        another module in the place of the transform or the norm, or if hooks look at what these return.
         """
-        known = isinstance(self.transform, LinearVotes) and (
-            isinstance(self.norm, nn.Identity) or hasattr(self.norm, "fold")
-        )
-        return (
-            self.streaming is not False
-            and known
-            and not any(
-                part._forward_hooks or part._forward_pre_hooks or part._backward_hooks or part._backward_pre_hooks
-                for part in (self.transform, self.norm)
-            )
-        )
+        if self.streaming is False or torch.compiler.is_exporting() or torch.jit.is_tracing():  # pyright: ignore
+            return False
+        linear = type(self.transform).forward in (MatrixVotes.forward, VectorVotes.forward)
+        folds = isinstance(self.norm, nn.Identity) or same_owner(self.norm, "forward", "fold")
+        return linear and folds and not (is_watched(self.transform) or is_watched(self.norm))
 
     @property
     def walk_pays(self) -> bool:
         """Whether a walk over tiles is better than dense votes, or was asked for."""
-        if torch.compiler.is_exporting() or torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
-            return False  # what is exported must run where this library is not
         if self.streaming is True:
             return True
         return self._images >= LEAST_BATCH and 4 * self.shape.numel() > TILE_BYTES
@@ -118,7 +122,7 @@ class Votes:
         """
         size = tile_images(*self.shape[-3:])
         fast_dense = torch.compiler.is_compiling() or self._images <= size
-        if not self.walk_pays or (fast_dense and self.streaming is not True):
+        if self._images == 0 or not self.walk_pays or (fast_dense and self.streaming is not True):
             return agree(self.dense(), activation)
         u = self._flat()
         weight = self._folded(u)

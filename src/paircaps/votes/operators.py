@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.library import custom_op
 
+from paircaps._precision import without_autocast
 from paircaps.votes.layout import full_precision, tile_children
 from paircaps.votes.statistics import moment_gradients, moments_of_votes
 from paircaps.votes.walk import Job, walk_gradients, walk_sums
@@ -56,12 +57,14 @@ def vote_statistics(u: Tensor, weight: Tensor, rows: int, per_vote: bool) -> tup
 # --- operators ----------------------------------------------------------------------------------------------------
 
 
+@without_autocast
 def _sums(
     u: Tensor, weight: Tensor, scale: Tensor | None, shift: Tensor | None, rows: int, normalize: bool, tile: int | None
 ) -> tuple[Tensor, Tensor]:
     return walk_sums(_job(u, weight, scale, shift, rows, normalize, tile))
 
 
+@without_autocast
 def _sums_backward(
     grad_sum: Tensor,
     grad_squares: Tensor,
@@ -110,7 +113,8 @@ def _(u: Tensor, weight: Tensor, scale: Any, shift: Any, rows: int, normalize: b
 
 @_vote_sums_backward.register_fake
 def _(grad_sum: Tensor, grad_squares: Tensor, u: Tensor, weight: Tensor, scale: Any, shift: Any, *_: Any) -> Any:
-    return tuple(u.new_empty(0) if part is None else torch.empty_like(part) for part in (u, weight, scale, shift))
+    parts = (u, weight, scale, shift)
+    return tuple(u.new_empty(0) if part is None else part.new_empty(part.shape) for part in parts)
 
 
 @_vote_statistics.register_fake
@@ -122,7 +126,7 @@ def _(u: Tensor, weight: Tensor, rows: int, per_vote: bool) -> Any:
 
 @_vote_statistics_backward.register_fake
 def _(u: Tensor, weight: Tensor, *_: Any) -> Any:
-    return torch.empty_like(u), torch.empty_like(weight)
+    return u.new_empty(u.shape), weight.new_empty(weight.shape)
 
 
 # --- gradients ------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from paircaps._precision import without_autocast
 from paircaps.votes.layout import Layout, from_columns, full_precision, slices, sum_precision, to_columns
 
 BLOCK_BYTES = 1 << 20
@@ -63,6 +64,7 @@ def _moments(u: Tensor, weight: Tensor, layout: Layout) -> Iterator[Moments]:
         yield Moments(children, mean, centred, covariance, block, covariance @ block)
 
 
+@without_autocast
 def moments_of_votes(u: Tensor, weight: Tensor, rows: int, per_vote: bool) -> tuple[Tensor, Tensor]:
     """Mean and variance (divided by the count) of the votes, (I, J, K) each a vote, or (K,) each a pose dimension.
 
@@ -103,12 +105,13 @@ def _by_parent(values: Tensor, layout: Layout) -> Tensor:
     return values.unflatten(-1, (layout.parents, layout.columns))
 
 
+@without_autocast
 def moment_gradients(
     u: Tensor, weight: Tensor, rows: int, mean: Tensor, grad_mean: Tensor, grad_variance: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Gradients for u and weight from those of the statistics, whose mean is given again."""
     layout = Layout.of(u, weight, rows)
-    grad_u, grad_weight = torch.empty_like(u), torch.empty_like(weight)
+    grad_u, grad_weight = u.new_empty(u.shape), weight.new_empty(weight.shape)
     for block in _moments(u, weight, layout):
         of_mean, of_variance = _of_each_vote(block, layout, mean, grad_mean, grad_variance)  # (T, P, J·R) each
         weighted = block.weight * of_variance.unsqueeze(2)  # (T, P, Q, J·R)

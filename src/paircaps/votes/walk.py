@@ -136,13 +136,13 @@ class _Sums:
         self.buffers = Buffers(job, width, 2)
         dtype = full_precision(job.u.dtype)
         shape = (job.rows, width, layout.columns, layout.batch)
-        self.recent = torch.zeros((2, BLOCK_TILES, *shape), dtype=dtype, device=job.u.device)
+        self.recent = torch.empty((2, BLOCK_TILES, *shape), dtype=dtype, device=job.u.device)
         self.sums = torch.zeros((2, *shape), dtype=sum_precision(self.recent), device=job.u.device)
         self.filled = 0
 
     def add(self, u: Tensor, weight: Tensor) -> None:
         votes, scratch = self.buffers.of(u.shape[0] // self.rows)
-        cast(u, weight, votes)
+        cast_votes(u, weight, votes)
         if self.normalize:
             votes.mul_(inverse_length(votes, scratch))
         torch.sum(votes, 0, out=self.recent[0, self.filled])
@@ -162,7 +162,7 @@ class _Sums:
         return parents_first(self.sums[0]), parents_first(self.sums[1])
 
 
-def cast(u: Tensor, weight: Tensor, out: Tensor) -> None:
+def cast_votes(u: Tensor, weight: Tensor, out: Tensor) -> None:
     """Votes of a tile: (T·P, Q', B) and (T·P, Q', J·R) to (T, P, J, R, B) (E1, E2, E3)."""
     torch.bmm(weight.transpose(1, 2), u, out=out.view(u.shape[0], weight.shape[2], u.shape[2]))
 
@@ -211,12 +211,13 @@ def walk_gradients(
 def _vote_gradient(job: Job, u: Tensor, weight: Tensor, slope: Tensor, curve: Tensor, buffers: Buffers) -> Tensor:
     """Gradient of a tile's votes, dv of (T, P, J, R, B)."""
     votes, grad, scratch = buffers.of(u.shape[0] // job.rows)
-    cast(u, weight, votes)
+    cast_votes(u, weight, votes)
     if not job.normalize:
-        return torch.addcmul(slope, votes, curve, out=grad)
+        return torch.mul(votes, curve, out=grad).add_(slope)
     inverse = inverse_length(votes, scratch)
     votes.mul_(inverse)
-    torch.addcmul(slope, votes, curve, out=grad)  # dû
+    # dû in two steps: fused, the product would not be rounded and not cancel where votes have nothing to agree with
+    torch.mul(votes, curve, out=grad).add_(slope)
     along = over_pose(torch.mul(votes, grad, out=scratch))
     # what is absent is divided by a constant, not by its length; a comparison is much faster into a float than a bool
     along.mul_(torch.lt(inverse, 0.999 / ABSENT, out=torch.empty_like(inverse)))
