@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -25,9 +26,10 @@ def describe_machine() -> dict[str, str | int]:
     }
 
 
-def machine_line() -> str:
-    """The same as one line of text."""
-    return "; ".join(f"{key} {value}" for key, value in describe_machine().items())
+def machine_line(machine: Mapping[str, str | int] | None = None) -> str:
+    """The same as one line of text, of this machine unless told."""
+    facts = describe_machine() if machine is None else machine
+    return "; ".join(f"{key} {value}" for key, value in facts.items())
 
 
 def _cpu() -> str:

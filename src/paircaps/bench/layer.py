@@ -203,8 +203,8 @@ def as_markdown(result: dict[str, Any]) -> str:
         "milliseconds of a forward pass without gradients and of a forward with its backward pass, medians and "
         "quartiles of repeats taken in turn. GFLOP/s are of the products that make votes and their gradients, each "
         f"counted once; the share is of a {MATRIX} × {MATRIX} matrix product timed in the same rounds. Extra memory is "
-        "the peak beyond inputs, weights and their gradients, in a process of its own. Ratios are taken round by "
-        f"round. {machine_line()}.",
+        "the peak beyond inputs, weights and their gradients, in another process. Ratios are taken round by "
+        f"round. {machine_line(result['machine'])}.",
         "",
         *(goals_as_markdown([Goal(**goal) for goal in result["goals"]]) if result["goals"] else []),
     ]

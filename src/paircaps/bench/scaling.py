@@ -100,10 +100,10 @@ def as_markdown(result: dict[str, Any]) -> str:
         f"--largest {result['largest']}`",
         "",
         f"A capsule layer alone, vector votes of 8 → 16, {result['batch']} images: medians of repeats taken in turn, "
-        "and the peak of a forward and backward pass beyond inputs, weights and their gradients, in a process of its "
-        "own. "
+        "and the peak of a forward and backward pass beyond inputs, weights and their gradients, in another "
+        "process. "
         f"The plain path is left out where {PLAIN_COPIES} times its votes are over half of the memory that is free. "
-        f"{machine_line()}.",
+        f"{machine_line(result['machine'])}.",
     ]
     for axis, title in (
         ("children", "Children, for 10 classes"),

@@ -126,9 +126,11 @@ def as_markdown(result: dict[str, Any]) -> str:
         "is the same network up to its primary capsules: no votes, no routing. Plain routings hold all votes at once, "
         "the others are as fast as we can make them. The paper's figures are of another machine and its widths are not "
         "told; what compares is the order. Ratios are taken round by round; the last column is over our dynamic(3). "
-        f"{machine_line()}.",
+        f"{machine_line(result['machine'])}.",
         "",
         *(goals_as_markdown([Goal(**goal) for goal in result["goals"]]) if result["goals"] else []),
+        "",
+        _bound(result["tables"]),
     ]
     for table in result["tables"]:
         repeats = table["rows"][0]["repeats"]
@@ -147,3 +149,16 @@ def as_markdown(result: dict[str, Any]) -> str:
             )
         lines += ["", "Where the time of FM goes:", "", *profile_as_markdown(table["profile"])]
     return "\n".join(lines) + "\n"
+
+
+def _bound(tables: list[dict[str, Any]]) -> str:
+    """What no routing can go below."""
+    floors = [
+        f"{row['over_dynamic']:.2f} ({table['model']}, {table['data']})"
+        for table in tables
+        for row in table["rows"]
+        if row["case"] == FLOOR
+    ]
+    return (
+        f"What is left without any votes and routing, over our dynamic(3), bounds every routing: {', '.join(floors)}."
+    )

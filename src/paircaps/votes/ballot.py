@@ -114,7 +114,7 @@ class Votes:
         """A routing that must see all votes of an image, given a few images at a time: they stay in the cache.
 
         Where streaming was asked for, the backward pass casts them anew, so that those of the whole batch are never
-        there; that takes a third longer, so ``"auto"`` keeps them.
+        there; that takes longer, so ``"auto"`` keeps them.
 
         Args:
             agree: from dense votes, (b, I, J, K), and activations, (b, I) or None, to capsules.
