@@ -12,13 +12,13 @@ from paircaps.votes import Votes
 
 
 @pytest.fixture
-def three_images(monkeypatch):
-    """Chunks of three images, for layers of 97 children and 7 parents."""
-    monkeypatch.setattr("paircaps.votes.layout.IMAGE_BYTES", 3 * 4 * 97 * 7 * 16)
+def two_images(monkeypatch):
+    """Chunks of two images, for layers of 97 children and 7 parents."""
+    monkeypatch.setattr("paircaps.votes.layout.IMAGE_BYTES", 2 * 4 * 97 * 7 * 16)
     monkeypatch.setattr("paircaps.votes.ballot.TILE_BYTES", 1)
 
 
-@pytest.mark.usefixtures("three_images")
+@pytest.mark.usefixtures("two_images")
 @pytest.mark.parametrize("streaming", ["auto", True])
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize(("transform", "vote_norm"), FORMS)
@@ -37,10 +37,10 @@ def test_rivals_a_few_images_at_a_time(routing, transform, vote_norm, training, 
         torch.testing.assert_close(found[name], value, rtol=1e-8, atol=1e-8, msg=lambda text, name=name: name + text)
 
 
-@pytest.mark.usefixtures("three_images")
+@pytest.mark.usefixtures("two_images")
 @pytest.mark.parametrize("routing", ["dynamic", "em"])
 def test_rivals_in_half_precision_and_autocast(routing):
-    u = torch.randn(8, 97, 16)
+    u = torch.randn(12, 97, 16)
     layer = CapsuleLayer(97, 7, routing=routing, vote_norm=None)
     expected = layer(u).s
     with torch.autocast("cpu", torch.bfloat16):
@@ -56,7 +56,7 @@ def test_one_iteration_chooses_its_precision_itself():
         torch.testing.assert_close(layer(u).s, expected)
 
 
-@pytest.mark.usefixtures("three_images")
+@pytest.mark.usefixtures("two_images")
 def test_asked_to_stream_the_rivals_keep_no_votes_for_backward():
     def kept(streaming):
         layer = CapsuleLayer(97, 7, routing="dynamic", vote_norm=None, streaming=streaming)

@@ -22,6 +22,9 @@ LEAST_BATCH = 8
 """Images from which on streaming pays: with fewer, rows of a tile are shorter than a vector register or two."""
 
 
+FEWEST_PIECES = 4
+"""Of a batch, for which routing a few images at a time is faster than all at once."""
+
 Agree = Callable[[Tensor, Tensor | None], Capsules]
 """A routing of dense votes and child activations."""
 
@@ -121,7 +124,7 @@ class Votes:
             activation: of the children, (..., I), or None.
         """
         size = tile_images(*self.shape[-3:])
-        fast_dense = torch.compiler.is_compiling() or self._images <= size
+        fast_dense = torch.compiler.is_compiling() or self._images <= FEWEST_PIECES * size
         if self._images == 0 or not self.walk_pays or (fast_dense and self.streaming is not True):
             return agree(self.dense(), activation)
         u = self._flat()
