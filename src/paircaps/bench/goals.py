@@ -37,4 +37,4 @@ def goals_as_markdown(goals: Sequence[Goal]) -> list[str]:
 
 def _number(value: float) -> str:
     """A small ratio as one over something, as it is spoken."""
-    return f"1/{1 / value:.3g}" if 0 < value < 0.4 else f"{value:.3g}"
+    return f"1/{1 / value:.3g}" if 0 < value < 0.4 else f"{value:.4g}"
