@@ -12,8 +12,7 @@ from typing import Any
 import torch
 
 from paircaps.bench.live import LiveBytes
-from paircaps.bench.memory import as_size
-from paircaps.bench.scaling import available_memory
+from paircaps.bench.memory import as_size, available_memory
 from paircaps.bench.shapes import capsule_layers, model_of_shapes, shape_of_layer
 from paircaps.models import count_parameters
 from paircaps.models.base import ImageModel

@@ -1,8 +1,9 @@
-"""How much memory a training step needs, counted and not sampled: the same on every machine."""
+"""Memory in bytes: what a training step keeps, counted and not sampled, and what is free."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,15 @@ def as_size(count: int) -> str:
         if count >= size:
             return f"{count / size:,.{1 if unit == 'MB' else 2}f} {unit}"
     return f"{count / 1e3:,.0f} kB"
+
+
+def available_memory() -> int:
+    """Bytes that are free, or could be; of a system that does not tell, 4 GB."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return 4 << 30
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), 4 << 30)
 
 
 def bytes_for_backward(loss: Callable[[], Tensor], module: nn.Module) -> int:

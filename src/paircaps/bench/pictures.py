@@ -28,13 +28,13 @@ def draw_layer(result: dict[str, Any]) -> bytes:
     """Bars: milliseconds of a forward and backward pass, a panel each shape."""
     shapes = result["shapes"]
     figure = new_figure(11, 2.6 * -(-len(shapes) // 2) + 0.4)
-    axes = figure.subplots(-(-len(shapes) // 2), 2, squeeze=False).flat
+    axes = list(figure.subplots(-(-len(shapes) // 2), 2, squeeze=False).flat)
     for axis, shape in zip(axes, shapes, strict=False):
         rows = shape["rows"][::-1]
         _bars(axis, [row["case"] for row in rows], [row["training"] for row in rows])
         axis.set_title(shape["title"], fontsize=9)
         axis.set_xlabel("ms forward and backward", fontsize=8)
-    for axis in list(axes)[len(shapes) :]:
+    for axis in axes[len(shapes) :]:
         axis.set_visible(False)
     figure.suptitle(f"Capsule layers alone, {result['batch']} images; grey: all votes held at once", fontsize=11)
     return as_png(figure)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from paircaps.bench.memory import as_size
+from paircaps.bench.memory import as_size, available_memory
 from paircaps.bench.peak import can_measure, layer_job, measure_peaks
 from paircaps.bench.shapes import FULL, LayerShape, inference, training
 from paircaps.bench.timing import Say, interleaved, repeats_within, silent
@@ -80,15 +79,6 @@ def _extra(shape: LayerShape, batch: int, streaming: bool) -> int | None:
         return None
     (peak,) = measure_peaks([layer_job(shape, batch, train=True, streaming=streaming)])
     return peak.extra
-
-
-def available_memory() -> int:
-    """Bytes that are free, or could be; of a system that does not tell, 4 GB."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return 4 << 30
-    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), 4 << 30)
 
 
 def as_markdown(result: dict[str, Any]) -> str:
