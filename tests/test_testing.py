@@ -4,7 +4,7 @@ import pytest
 import torch
 from reference import loops
 
-from paircaps import Capsules, testing
+from paircaps import Capsules, FMAgreement, testing
 from paircaps.functional import dynamic_routing, fm_agreement
 
 J = 3
@@ -179,3 +179,14 @@ def test_random_votes_are_the_same_for_the_same_seed():
 
 def test_a_function_passes_as_well_as_a_module():
     testing.check_routing(right, J)
+
+
+def test_shares_that_do_not_add_up_are_noticed():
+    class Miscounted(FMAgreement):
+        def evidence(self, votes, activation=None):
+            evidence = super().evidence(votes, activation)
+            return evidence._replace(share=evidence.share * 2)
+
+    testing.assert_evidence(FMAgreement(3), 3)
+    with pytest.raises(AssertionError, match="Miscounted: shares of the children differ from the activation"):
+        testing.check_routing(Miscounted(3), 3)

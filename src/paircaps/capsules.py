@@ -13,9 +13,10 @@ from paircaps._checks import (
     require_tensor,
     shape_of,
 )
+from paircaps.errors import PaircapsError
 from paircaps.functional import Capsules, squash
 from paircaps.norm import CapsuleNorm
-from paircaps.routing import Routing, RoutingFactory, create_routing
+from paircaps.routing import Evidence, Routing, RoutingFactory, create_routing
 from paircaps.votes import Votes, create_transform, create_vote_norm, is_watched
 
 PRIMARY_NORMS = ("pose", "capsule", None)
@@ -87,6 +88,19 @@ class PrimaryCapsules(nn.Module):
         x = x.permute(0, 3, 4, 1, 2).flatten(1, 3)  # (B, I, K)
         u = squash(self.norm(x))
         return Capsules(u, u, torch.linalg.vector_norm(u, dim=-1))
+
+    def centres(self, step: float = 1.0, first: float = 0.5) -> Tensor:
+        """Middle of what each capsule looks at, (I, 2): x to the right and y down, capsules in their own order.
+
+        Args:
+            step: between neighbours among the features, in pixels of the image, say.
+            first: where the middle of the first feature is.
+        """
+        kernel, stride, padding = (self.conv.kernel_size[0], self.conv.stride[0], int(self.conv.padding[0]))
+        middle = (kernel - 1) / 2 - padding
+        y, x = (first + step * (stride * torch.arange(side) + middle) for side in self.grid)
+        positions = torch.stack(torch.meshgrid(x, y, indexing="xy"), -1)  # (height, width, 2)
+        return positions.flatten(0, 1).repeat_interleave(self.groups, 0)
 
     def extra_repr(self) -> str:
         """Number of capsules, for print(model)."""
@@ -170,6 +184,24 @@ class CapsuleLayer(nn.Module):
         Returns:
             Capsules of (..., J, K), (..., J, K) and (..., J).
         """
+        votes, activation = self._ballot(u, activation)
+        return self.routing(votes if self._routes_uncast_votes() else votes.dense(), activation)
+
+    def evidence(self, u: Tensor | Capsules, activation: Tensor | None = None) -> Evidence:
+        """What each child contributed to each parent; arguments as of a call. All votes are held at once.
+
+        Raises:
+            PaircapsError: if the routing does not say.
+        """
+        votes, activation = self._ballot(u, activation)
+        if not isinstance(self.routing, Routing):
+            raise PaircapsError(
+                f"{type(self.routing).__name__} is no Routing: it does not say what children contributed"
+            )
+        return self.routing.evidence(votes.dense(), activation)
+
+    def _ballot(self, u: Tensor | Capsules, activation: Tensor | None) -> tuple[Votes, Tensor | None]:
+        """The votes of children whose shape is right, not cast yet, and the children's activations."""
         if isinstance(u, Capsules):
             if activation is not None:
                 raise ValueError("activation was given twice: Capsules carry their own")
@@ -180,8 +212,7 @@ class CapsuleLayer(nn.Module):
                 f"expected {self.in_capsules} child capsules of {self.in_dim}, shape (..., {self.in_capsules}, "
                 f"{self.in_dim}), got {shape_of(u)}"
             )
-        votes = Votes(u, self.votes, self.norm, self.streaming, self.tile)
-        return self.routing(votes if self._routes_uncast_votes() else votes.dense(), activation)
+        return Votes(u, self.votes, self.norm, self.streaming, self.tile), activation
 
     def _routes_uncast_votes(self) -> bool:
         """A module of another kind, one with a forward of its own, and hooks that look on expect a tensor."""

@@ -227,16 +227,29 @@ def dynamic_routing(votes: Tensor, iterations: int = 3) -> Capsules:
     Returns:
         Capsules whose ``s`` and ``pose`` are both v, (..., J, K), and whose activation is ‖v‖, (..., J).
     """
+    v, _ = _dynamic(votes, iterations)
+    return Capsules(v, v, _length(v).squeeze(-1))
+
+
+@in_full_precision
+def dynamic_coupling(votes: Tensor, iterations: int = 3) -> Tensor:
+    """How dynamic routing divides each child among the parents in its last iteration: c, (..., I, J)."""
+    _, c = _dynamic(votes, iterations)
+    return votes.new_full(votes.shape[:-1], 1 / votes.shape[-2]) if c is None else c
+
+
+def _dynamic(votes: Tensor, iterations: int) -> tuple[Tensor, Tensor | None]:
+    """v, and the coupling c it was made with; None where that is uniform."""
     require_votes(votes)
     require_positive(iterations=iterations)
-    capsules = uniform_routing(votes.sum(dim=-3))
-    v = agreed = capsules.s
+    v = agreed = uniform_routing(votes.sum(dim=-3)).s
+    c = None
     for _ in range(iterations - 1):
         b = torch.einsum("...ijk,...jk->...ij", votes, agreed)  # all updates b += ⟨û, v⟩ so far, at once
         c = b.softmax(dim=-1)
         v = squash(torch.einsum("...ij,...ijk->...jk", c, votes))
         agreed = agreed + v
-    return Capsules(v, v, _length(v).squeeze(-1))
+    return v, c
 
 
 @in_full_precision
@@ -278,6 +291,22 @@ def em_routing(
     Returns:
         Capsules whose ``s`` and ``pose`` are both μ, (..., J, K), and whose activation is a_j, (..., J).
     """
+    mu, a_j, _ = _em(votes, activation, beta_u, beta_a, iterations)
+    return Capsules(mu, mu, a_j)
+
+
+@in_full_precision
+def em_coupling(
+    votes: Tensor, activation: Tensor | None, beta_u: Tensor, beta_a: Tensor, iterations: int = 3
+) -> Tensor:
+    """How EM routing assigns each child to the parents in its last M step: R, (..., I, J). Arguments as there."""
+    return _em(votes, activation, beta_u, beta_a, iterations)[2]
+
+
+def _em(
+    votes: Tensor, activation: Tensor | None, beta_u: Tensor, beta_a: Tensor, iterations: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """μ, a_j, and the assignment R they were made with."""
     require_votes(votes)
     require_positive(iterations=iterations)
     J = votes.shape[-2]
@@ -295,7 +324,7 @@ def em_routing(
         _, a_j, variance, deviation = _m_step(votes, R * a_i, beta_u, beta_a, floor, t)
         R = _e_step(a_j, variance, deviation)
     mu, a_j, _, _ = _m_step(votes, R * a_i, beta_u, beta_a, floor, iterations)
-    return Capsules(mu, mu, a_j)
+    return mu, a_j, R
 
 
 def _m_step(

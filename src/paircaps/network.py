@@ -90,8 +90,12 @@ class Network(nn.Module):
 
     def forward(self, images: Tensor) -> Capsules:
         """Images (B, C, H, W), in 0..1 or uint8 and of the size of the model or of its preparation, to capsules."""
+        return self.model(self.model_input(images))
+
+    def model_input(self, images: Tensor) -> Tensor:
+        """Images as they come to what goes into the model."""
         images = self.prepare(images)
-        return self.model(standardise(images) if self.spec.preparation.standardise else images)
+        return standardise(images) if self.spec.preparation.standardise else images
 
     def prepare(self, images: Tensor) -> Tensor:
         """Images as they come to what the model sees of them, in 0..1: the original of a reconstruction."""

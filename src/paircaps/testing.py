@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.autograd.gradcheck import GradcheckError
 
 from paircaps.functional import Capsules
+from paircaps.routing import Routing
 
 AnyRouting = Callable[[Tensor, Tensor | None], Capsules]
 Oracle = Callable[[Tensor, Tensor], Capsules]
@@ -39,6 +40,7 @@ def check_routing(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> N
     assert_free_leading_dims(routing, out_capsules, seed=seed)
     assert_gradients(routing, out_capsules, seed=seed)
     assert_finite(routing, out_capsules, seed=seed)
+    assert_evidence(routing, out_capsules, seed=seed)
 
 
 def random_votes(
@@ -147,6 +149,20 @@ def assert_gradients(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -
         torch.autograd.gradcheck(outputs, inputs, raise_exception=True)
     except GradcheckError as error:
         raise AssertionError(f"gradients differ from finite differences: {error}") from error
+
+
+def assert_evidence(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
+    """Where a routing says what each child contributed, that adds up to the activation of each parent."""
+    if not isinstance(routing, Routing) or type(routing).evidence is Routing.evidence:
+        return
+    votes, activation = random_votes(3, out_capsules=out_capsules, seed=seed)
+    routing = copy.deepcopy(routing).to(votes.dtype)
+    total = routing.evidence(votes, activation).share.sum(dim=-2)
+    expected = routing(votes, activation).activation
+    difference = (total - expected).abs().max().item()
+    assert difference < 1e-9 * (1 + expected.abs().max().item()), (
+        f"{type(routing).__name__}: shares of the children differ from the activation by {difference:.3g}"
+    )
 
 
 def hard_votes(out_capsules: int, *, seed: int = 0) -> Mapping[str, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paircaps.models.base import ImageModel, count_parameters
 from paircaps.models.capsnet import CapsNet
+from paircaps.models.capsule_model import CapsuleModel
 from paircaps.models.decoder import DeconvDecoder, DenseDecoder, select_pose
 from paircaps.models.registry import create_model, list_models, register_model
 from paircaps.models.resnet import ResNetBackbone
@@ -12,6 +13,7 @@ from paircaps.models.resnet_pool import ResNetPool
 
 __all__ = [
     "CapsNet",
+    "CapsuleModel",
     "DeconvDecoder",
     "DenseDecoder",
     "ImageModel",

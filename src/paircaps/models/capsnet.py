@@ -8,16 +8,15 @@ from torch import Tensor, nn
 
 from paircaps._checks import require_positive
 from paircaps.capsules import PrimaryCapsules
-from paircaps.functional import Capsules
-from paircaps.models.base import ImageModel
+from paircaps.models.capsule_model import CapsuleModel
 from paircaps.models.registry import register_model
-from paircaps.models.stack import capsule_stack, is_bounded
+from paircaps.models.stack import capsule_stack
 from paircaps.routing import RoutingFactory
 
 KERNEL = 9
 
 
-class CapsNet(ImageModel):
+class CapsNet(CapsuleModel):
     """One convolution, primary capsules of 8, and capsule layers with full vote matrices.
 
     Args:
@@ -34,6 +33,8 @@ class CapsNet(ImageModel):
         routing_options: for every layer's routing.
         streaming: whether FM agreement does without holding the votes; see CapsuleLayer.
     """
+
+    FIELD = (1.0, KERNEL / 2)
 
     def __init__(
         self,
@@ -80,14 +81,9 @@ class CapsNet(ImageModel):
             streaming=streaming,
         )
 
-    @property
-    def bounded(self) -> bool:
-        """As the routing of the last layer says."""
-        return is_bounded(self.layers)
-
-    def capsules(self, images: Tensor) -> Capsules:
-        """(B, C, H, W) to capsules of (B, J, K), (B, J, K) and (B, J)."""
-        return self.layers(self.primary(self.conv(images).relu()))
+    def features(self, images: Tensor) -> Tensor:
+        """(B, C, H, W) to (B, filters, H − 8, W − 8)."""
+        return self.conv(images).relu()
 
 
 register_model("capsnet", CapsNet)

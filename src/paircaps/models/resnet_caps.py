@@ -8,18 +8,17 @@ from torch import Tensor
 
 from paircaps._checks import require_choice
 from paircaps.capsules import PRIMARY_NORMS, PrimaryCapsules
-from paircaps.functional import Capsules
-from paircaps.models.base import ImageModel
+from paircaps.models.capsule_model import CapsuleModel
 from paircaps.models.registry import register_model
 from paircaps.models.resnet import ResNetBackbone
-from paircaps.models.stack import capsule_stack, is_bounded
+from paircaps.models.stack import capsule_stack
 from paircaps.routing import RoutingFactory
 
 MINIMUM_SIZE = 8
 """The step from one primary capsule to the next, in pixels: of a smaller image, most is padding."""
 
 
-class ResNetCapsules(ImageModel):
+class ResNetCapsules(CapsuleModel):
     """Residual network, primary capsules, capsule layers with matrix votes and vote batch norm.
 
     Args:
@@ -37,6 +36,8 @@ class ResNetCapsules(ImageModel):
         routing_options: for every layer's routing.
         streaming: whether FM agreement does without holding the votes; see CapsuleLayer.
     """
+
+    FIELD = (float(ResNetBackbone.STRIDE), 0.5)
 
     def __init__(
         self,
@@ -78,14 +79,9 @@ class ResNetCapsules(ImageModel):
             streaming=streaming,
         )
 
-    @property
-    def bounded(self) -> bool:
-        """As the routing of the last layer says."""
-        return is_bounded(self.layers)
-
-    def capsules(self, images: Tensor) -> Capsules:
-        """(B, C, H, W) to capsules of (B, J, K), (B, J, K) and (B, J)."""
-        return self.layers(self.primary(self.backbone(images)))
+    def features(self, images: Tensor) -> Tensor:
+        """(B, C, H, W) to (B, widths[-1], ⌈H/4⌉, ⌈W/4⌉)."""
+        return self.backbone(images)
 
 
 SIZES: dict[str, dict[str, tuple[int, ...]]] = {

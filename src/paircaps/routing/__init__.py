@@ -10,11 +10,13 @@ from paircaps.registry import Registry, call_with_options
 from paircaps.routing.base import Routing
 from paircaps.routing.dynamic import DynamicRouting
 from paircaps.routing.em import EMRouting
+from paircaps.routing.evidence import Evidence
 from paircaps.routing.fm import FMAgreement
 
 __all__ = [
     "DynamicRouting",
     "EMRouting",
+    "Evidence",
     "FMAgreement",
     "Routing",
     "RoutingFactory",

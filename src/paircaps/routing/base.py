@@ -7,7 +7,9 @@ from abc import ABC, abstractmethod
 from torch import Tensor, nn
 
 from paircaps._checks import require_child_activation, require_positive, require_votes, shape_of
+from paircaps.errors import PaircapsError
 from paircaps.functional import Capsules
+from paircaps.routing.evidence import Evidence
 from paircaps.votes import Votes, same_owner
 
 
@@ -75,6 +77,18 @@ class Routing(nn.Module, ABC):
     def agree_on(self, votes: Votes, activation: Tensor | None) -> Capsules:
         """The same on votes that are not cast yet; a routing that :attr:`streams` says here how it does without."""
         return self.agree(votes.dense(), activation)
+
+    def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
+        """What each child contributed to each parent; a routing that can be looked into says so here.
+
+        Args:
+            votes: dense, (..., I, J, K).
+            activation: of the children, (..., I), or None.
+
+        Raises:
+            PaircapsError: if this routing does not say.
+        """
+        raise PaircapsError(f"{type(self).__name__} does not say what children contributed: it has no evidence()")
 
     def extra_repr(self) -> str:
         """The number of parents, for print(model)."""

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from paircaps._checks import require_positive
 from paircaps._precision import to_dtype
-from paircaps.functional import Capsules, dynamic_routing, uniform_routing
+from paircaps.functional import ABSENT, Capsules, dynamic_coupling, dynamic_routing, squash, uniform_routing
 from paircaps.routing.base import Routing
+from paircaps.routing.evidence import Evidence
 from paircaps.votes import Votes
+from paircaps.votes.layout import full_precision
+
+
+@torch.no_grad()
+def dynamic_evidence(votes: Tensor, iterations: int) -> Evidence:
+    """A pair (i, k) has ⟨c_i û_i, c_k û_k⟩ of ‖s‖², each child with itself too."""
+    votes = votes.to(full_precision(votes.dtype))
+    coupling = dynamic_coupling(votes, iterations)
+    weighted = coupling.unsqueeze(-1) * votes
+    s = weighted.sum(dim=-3)
+    length = torch.linalg.vector_norm(s, dim=-1, keepdim=True).clamp_min(ABSENT)
+    activation = torch.linalg.vector_norm(squash(s), dim=-1, keepdim=True)
+    metric = (activation / length.square()).expand_as(s)
+    return Evidence(torch.einsum("...ijk,...jk,...jk->...ij", weighted, metric, s), coupling, weighted, metric)
 
 
 class DynamicRouting(Routing):
@@ -47,6 +63,10 @@ class DynamicRouting(Routing):
         """With one iteration the coupling is uniform, and the routing one matrix product and a squash."""
         capsules = uniform_routing(votes.total()) if self.iterations == 1 else votes.by_image(self.agree, activation)
         return to_dtype(capsules, votes.dtype)
+
+    def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
+        """The coupling c of the last iteration; s = Σ c û, and child i has ⟨c_i û_i, s⟩ of ‖s‖², so of a_j."""
+        return dynamic_evidence(votes, self.iterations)
 
     def extra_repr(self) -> str:
         """Options, for print(model)."""

@@ -7,9 +7,23 @@ from torch import Tensor, nn
 
 from paircaps._checks import require_positive
 from paircaps._precision import to_dtype
-from paircaps.functional import Capsules, em_routing
+from paircaps.functional import ABSENT, Capsules, em_coupling, em_routing
 from paircaps.routing.base import Routing
+from paircaps.routing.evidence import Evidence
 from paircaps.votes import Votes
+from paircaps.votes.layout import full_precision
+
+
+@torch.no_grad()
+def em_evidence(votes: Tensor, activation: Tensor | None, beta_u: Tensor, beta_a: Tensor, iterations: int) -> Evidence:
+    """A sigmoid does not split into parts, so a_j is divided as μ_j is: by R a_i / Σ R a_i."""
+    votes = votes.to(full_precision(votes.dtype))
+    coupling = em_coupling(votes, activation, beta_u, beta_a, iterations)
+    a_j = em_routing(votes, activation, beta_u, beta_a, iterations).activation
+    assigned = coupling if activation is None else coupling * activation.unsqueeze(-1)
+    part = assigned / assigned.sum(dim=-2, keepdim=True).clamp_min(ABSENT)
+    weighted = part.unsqueeze(-1) * votes
+    return Evidence(part * a_j.unsqueeze(-2), coupling, weighted, torch.ones_like(weighted[..., 0, :, :]))
 
 
 class EMRouting(Routing):
@@ -57,6 +71,10 @@ class EMRouting(Routing):
     def agree_on(self, votes: Votes, activation: Tensor | None) -> Capsules:
         """Images know nothing of each other."""
         return to_dtype(votes.by_image(self.agree, activation), votes.dtype)
+
+    def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
+        """The assignment R of the last M step; of a_j child i has as much as of all that was assigned to j."""
+        return em_evidence(votes, activation, self.beta_u.detach(), self.beta_a.detach(), self.iterations)
 
     def extra_repr(self) -> str:
         """Options, for print(model)."""

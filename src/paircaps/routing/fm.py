@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from paircaps._checks import require_bool, require_choice
 from paircaps._precision import to_dtype
-from paircaps.functional import FM_ACTIVATIONS, Capsules, fm_agreement, fm_capsules
+from paircaps.functional import ABSENT, FM_ACTIVATIONS, Capsules, fm_agreement, fm_capsules
 from paircaps.routing.base import Routing
+from paircaps.routing.evidence import Evidence
 from paircaps.votes import Votes
+from paircaps.votes.layout import full_precision
+
+
+@torch.no_grad()
+def fm_evidence(votes: Tensor, *, normalize: bool, halve: bool, activation: str) -> Evidence:
+    """Options as of :func:`paircaps.functional.fm_agreement`; a pair (i, k) has ⟨û_i, û_k⟩ / I of a_j.
+
+    A squashed activation is ‖s‖ = ⟨s, s/‖s‖⟩ with a factor, so there the dimensions of a product count as those of
+    the pose do.
+    """
+    votes = votes.to(full_precision(votes.dtype))
+    capsules = fm_agreement(votes, normalize=normalize, halve=halve, activation=activation)
+    votes = F.normalize(votes, dim=-1, eps=ABSENT) if normalize else votes
+    metric = torch.ones_like(capsules.pose)
+    if activation == "squash":
+        length = torch.linalg.vector_norm(capsules.s, dim=-1).clamp_min(ABSENT)
+        metric = capsules.pose * (capsules.activation / length).unsqueeze(-1)
+    of_a_pair = (1 if halve else 2) / votes.shape[-3]
+    others = votes.sum(dim=-3, keepdim=True) - votes
+    share = torch.einsum("...ijk,...ijk,...jk->...ij", votes, others, metric) * (of_a_pair / 2)
+    return Evidence(share, None, votes * of_a_pair**0.5, metric)
 
 
 class FMAgreement(Routing):
@@ -52,6 +76,10 @@ class FMAgreement(Routing):
         sums = votes.sums(normalize=self.normalize)
         capsules = fm_capsules(*sums, votes.shape[-3], halve=self.halve, activation=self.activation)
         return to_dtype(capsules, votes.dtype)
+
+    def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
+        """E5 taken apart: child i has ⟨û_i, Σû − û_i⟩ / 2I of a_j, half of every pair it is in."""
+        return fm_evidence(votes, normalize=self.normalize, halve=self.halve, activation=self.activation)
 
     def extra_repr(self) -> str:
         """Options, for print(model)."""

@@ -1,0 +1,45 @@
+"""What is told of the inside of a model is true."""
+
+import pytest
+import torch
+
+from paircaps import create_model
+from paircaps.models import CapsuleModel
+
+
+@pytest.fixture(params=["resnet-caps-small", "resnet-caps", "capsnet-light"])
+def model(request):
+    options = {"blocks": (1, 1, 1)} if request.param == "resnet-caps" else {}
+    model = create_model(request.param, image_size=(64, 72), **options).eval()
+    assert isinstance(model, CapsuleModel)
+    return model
+
+
+def test_the_middle_of_a_capsule_is_that_of_the_pixels_it_depends_on(model):
+    image = torch.rand(1, 1, 64, 72, requires_grad=True)
+    primary = model.primary(model.features(image)).s[0]
+    height, width = model.primary.grid
+    row, column = height // 2, width // 2
+    capsule = (row * width + column) * model.primary.groups + 1
+    primary[capsule].abs().sum().backward()
+    seen = image.grad[0, 0] != 0
+    rows, columns = seen.any(1).nonzero().flatten() + 0.5, seen.any(0).nonzero().flatten() + 0.5
+    middle = torch.stack([columns[0] + columns[-1], rows[0] + rows[-1]]) / 2
+    torch.testing.assert_close(model.centres()[capsule], middle)
+
+
+def test_there_is_a_middle_for_every_primary_capsule_within_the_image(model):
+    centres = model.centres()
+    assert centres.shape == (model.primary.out_capsules, 2)
+    assert (centres >= 0).all()
+    assert (centres <= torch.tensor([72, 64])).all()
+
+
+def test_ascending_ends_in_what_the_model_says(model):
+    images = torch.rand(2, 1, 64, 72)
+    levels = model.ascend(images)
+    assert [level.activation.shape[1] for level in levels] == [
+        model.primary.out_capsules,
+        *(layer.out_capsules for layer in model.layers),
+    ]
+    torch.testing.assert_close(levels[-1], model(images))
