@@ -13,10 +13,10 @@ SOURCE = Path(paircaps.__file__).parent
 # each room may import from the rooms before it
 EQUATIONS = ["errors", "_checks", "_labels", "_precision", "registry", "functional"]
 LAYERS = ["norm", "votes", "routing", "capsules", "models", "testing"]
-DATA = ["_files", "_figures", "data"]  # knows no model
+DATA = ["_files", "_figures", "_colours", "data"]  # knows no model
 NETWORKS = ["network", "model_files", "losses"]  # models with the images they are for
 TRAINING = ["machine", "training"]  # joins data and models
-TOP = ["predict", "bench", "experiments", "cli", "__main__"]
+TOP = ["predict", "explain", "serve", "bench", "experiments", "cli", "__main__"]
 ORDER = EQUATIONS + LAYERS + DATA + NETWORKS + TRAINING + TOP
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,30 @@ def save_model(folder: Path, network: Network, trained: Mapping[str, object]) ->
 def contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Copies that share no memory and lie row by row, as the file format wants them."""
     return {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+
+
+def find_models(places: Iterable[Path]) -> dict[str, Path]:
+    """Folders of trained networks by name: each place is one, or holds some, as that of ``paircaps demo`` does.
+
+    Raises:
+        ModelFileError: if a place is or has none.
+    """
+    found: dict[str, Path] = {}
+    for place in places:
+        place = place.expanduser()
+        inside = (
+            [] if (place / FACTS).exists() or not place.is_dir() else sorted(p.parent for p in place.glob(f"*/{FACTS}"))
+        )
+        if not inside:
+            read_facts(place)  # says what is wrong, if anything is
+        for folder in inside or [place]:
+            name = folder.resolve().name
+            if name in found and found[name].resolve() != folder.resolve():
+                name = f"{folder.resolve().parent.name}/{name}"
+            if name in found and found[name].resolve() != folder.resolve():
+                raise ModelFileError(f"{folder}: another network of that name was given already, {found[name]}")
+            found[name] = folder
+    return found
 
 
 def load(folder: Path | str, device: torch.device | str = "cpu") -> Network:

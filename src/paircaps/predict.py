@@ -107,14 +107,31 @@ def predict_pictures(
 
 
 def _decode(network: Network, source: Source, fit: Fit, invert: bool) -> Tensor | str:
-    """A picture as the network takes it, (C, H, W) in bytes, or why it cannot be had."""
+    """A picture as the network takes it, or why it cannot be had."""
     try:
-        size, channels = network.spec.preparation.size, network.model.in_channels
-        picture = decode_picture(source.read(), source.name, size, channels, fit, background=0 if not invert else 255)
+        return read_picture(network, source, fit=fit, invert=invert)
     except DataError as error:
         return str(error)
+
+
+def read_picture(
+    network: Network, source: Source, *, fit: Fit = "pad", invert: bool = False, max_memory: int | None = None
+) -> Tensor:
+    """A picture as the network takes it, (C, H, W) in bytes.
+
+    Args:
+        network: whose size and channels it gets.
+        source: of the picture.
+        fit: how another aspect is dealt with.
+        invert: exchange dark and light.
+        max_memory: refuse a picture that needs more bytes than this while it is unpacked.
+    """
+    size, channels = network.spec.preparation.size, network.model.in_channels
+    background = 255 if invert else 0
+    try:
+        picture = decode_picture(source.read(), source.name, size, channels, fit, background, max_memory=max_memory)
     except ValueError as error:
-        return f"{source.name}: {error}"
+        raise DataError(f"{source.name}: {error}") from None
     return 255 - picture if invert else picture
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import textwrap
 from collections.abc import Iterator
@@ -13,10 +12,11 @@ from typing import Any
 
 from paircaps.cli.arguments import add_dataset_option, data_folder, path, whole_number
 from paircaps.data.cards import CARDS, Card
-from paircaps.data.catalogue import load_dataset, require_known
+from paircaps.data.catalogue import require_known
 from paircaps.data.dataset import ImageDataset
 from paircaps.data.errors import DataError
 from paircaps.data.files import find, locate, require_folder, require_published
+from paircaps.data.named import is_folder, load_named
 from paircaps.data.sheet import contact_sheet, require_picture_name, save_picture
 
 _OPTIONAL = {("svhn", "extra")}
@@ -126,7 +126,7 @@ def show_dataset(options: argparse.Namespace) -> int:
 def check_datasets(options: argparse.Namespace) -> int:
     """Read datasets whole; say what is in them, and go on after one that is damaged."""
     code = 0
-    cards = [None if _is_folder(name) else _card(name) for name in options.names]  # a wrong name shows before the work
+    cards = [None if is_folder(name) else _card(name) for name in options.names]  # a wrong name shows before the work
     for name, card in zip(options.names, cards, strict=True):
         usual = _splits(card, None) if card and card.files else ["train", "test"]
         own: dict[str, object] = {"download": False} if card else {}
@@ -151,20 +151,6 @@ def _read_whole(dataset: ImageDataset) -> None:
 def _counts(dataset: ImageDataset) -> str:
     counts = dataset.class_counts().tolist()
     return ", ".join(f"{name} {count:,}" for name, count in zip(dataset.classes, counts, strict=True))
-
-
-def _is_folder(name: str) -> bool:
-    return os.sep in name or (bool(name) and name not in CARDS and Path(name).expanduser().is_dir())
-
-
-def load_named(name: str, split: str, root: Path | None, options: dict[str, object]) -> ImageDataset:
-    """A dataset, or a folder of pictures; wrong names and options are the user's, so they are no tracebacks."""
-    try:
-        if _is_folder(name):
-            return load_dataset(Path(name), split, None, **options)
-        return load_dataset(name, split, root, **options)
-    except (TypeError, ValueError) as error:
-        raise DataError(str(error)) from error
 
 
 def _row(card: Card, root: Path | None) -> dict[str, Any]:
@@ -207,7 +193,7 @@ def _state(card: Card, source: Card, places: dict[str, list[Path] | None]) -> st
 
 
 def _card(name: str) -> Card:
-    if _is_folder(name) or name == "folder":
+    if is_folder(name) or name == "folder":
         raise DataError(f"{name}: no name of a dataset; a folder of pictures is shown and checked by its path")
     try:
         require_known(name)

@@ -9,18 +9,15 @@ import sys
 from typing import Any
 
 from paircaps.cli.arguments import add_dataset_option, data_folder, path, whole_number
-from paircaps.cli.data import load_named
 from paircaps.data import ImageDataset
+from paircaps.data.named import load_named
 from paircaps.data.pictures import FITS
-from paircaps.errors import ModelFileError, PaircapsError
+from paircaps.errors import ModelFileError
 from paircaps.losses import Loss, Objective
 from paircaps.model_files import load, read_facts
-from paircaps.network import Network
 from paircaps.predict import Prediction, find_pictures, predict_pictures
-from paircaps.training.datasets import labels_per_image, tested_name, tested_options
 from paircaps.training.evaluation import Evaluation, evaluate
-from paircaps.training.folder import RunFolder
-from paircaps.training.recipe import options_of
+from paircaps.training.run_data import own_dataset, require_fitting
 
 _WIDEST_TABLE = 20
 
@@ -54,7 +51,7 @@ def run_evaluate(options: argparse.Namespace) -> int:
     network = load(options.folder)
     trained = read_facts(options.folder).get("trained", {})
     dataset = _dataset(options).limit(options.limit)
-    _require_fitting(network, dataset)
+    require_fitting(network, dataset)
     objective = Objective(network, _loss(trained, options))
     mirror = options.mirror or bool(trained.get("mirror"))
     seen = evaluate(objective, dataset, batch_size=options.batch_size, mirror=mirror)
@@ -76,40 +73,11 @@ def _loss(trained: dict[str, Any], options: argparse.Namespace) -> Loss:
 
 
 def _dataset(options: argparse.Namespace) -> ImageDataset:
-    """The dataset that was asked for, or the one the training tested on, as it was loaded then."""
+    """The dataset that was asked for, or the one the training tested on."""
     given = dict(options.option)
     if options.data is not None:
         return load_named(options.data, options.split, options.data_dir, given)
-    folder = RunFolder(options.folder)
-    if not folder.config.exists():
-        raise PaircapsError(f"{options.folder}: has no {folder.config.name} to tell the dataset by: give --data NAME")
-    settings = folder.read_recipe().data
-    root = options.data_dir or (path(settings.folder) if settings.folder else None)
-    own = options_of(tested_options(settings))
-    dataset = load_named(tested_name(settings), options.split, root, {**own, **given})
-    return dataset.limit(settings.limit, settings.seed)
-
-
-def _require_fitting(network: Network, dataset: ImageDataset) -> None:
-    channels, height, width = dataset.shape
-    wanted = network.spec.preparation
-    if channels != network.model.in_channels or (height, width) not in (wanted.size, wanted.crop):
-        size = "×".join(map(str, (*wanted.size, network.model.in_channels)))
-        advice = [f"--option image_size={wanted.size[0]}"] if (height, width) != wanted.size else []
-        advice += [f"--option channels={network.model.in_channels}"] if channels != network.model.in_channels else []
-        raise PaircapsError(
-            f"{dataset!r}: its images are of another shape than the network's, {size}; a dataset that can be made or "
-            f"read so takes {' '.join(advice)}"
-        )
-    if labels_per_image(dataset) != network.spec.labels_per_image:
-        raise PaircapsError(
-            f"{dataset!r}: its images have {labels_per_image(dataset)} labels each, the network was trained for "
-            f"{network.spec.labels_per_image}"
-        )
-    if dataset.classes != network.classes:
-        raise PaircapsError(
-            f"{dataset!r}: its classes are {', '.join(dataset.classes)}; the network knows {', '.join(network.classes)}"
-        )
+    return own_dataset(options.folder, options.split, options.data_dir, given)
 
 
 def _report(seen: Evaluation, dataset: ImageDataset) -> str:

@@ -31,6 +31,17 @@ PILLOW_MOST = 178_956_970
 
 _FILE_MOST = 256 << 20
 _FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
+_DETAIL = 4
+"""How many times the wanted size a picture keeps before it is resized with care."""
+
+_LARGE, _STRIP = 1 << 20, 1 << 18
+_ORIENTATION = 0x0112
+_SMALL_PIXELS = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2, "I;16L": 2}
+"""Bytes of a pixel in Pillow's memory, where they are not 4."""
+
+_DECODER_PIXELS = {"WEBP": 12}
+"""Bytes of a pixel that a decoder needs beside that: two canvases and their copy."""
+
 SIXTEEN_BIT = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
 Fit = Literal["crop", "pad", "stretch"]
@@ -56,6 +67,7 @@ def decode_picture(
     fit: Fit = "crop",
     background: int = 255,
     max_pixels: int = MAX_PIXELS,
+    max_memory: int | None = None,
 ) -> Tensor:
     """A picture as (channels, *size) in uint8.
 
@@ -67,6 +79,7 @@ def decode_picture(
         fit: how another aspect is dealt with: cut off what is too long, pad with black, or distort.
         background: the grey that shows through where the picture is transparent.
         max_pixels: refuse a picture that unpacks to more.
+        max_memory: refuse a picture that needs more bytes than this while it is unpacked; no bound unless told.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -81,8 +94,13 @@ def decode_picture(
         with Image.open(io.BytesIO(content), formats=_FORMATS) as picture:
             if picture.width * picture.height > max_pixels:
                 raise _too_large(name, f"{picture.width}×{picture.height}", max_pixels)
-            picture.draft(None, (4 * size[1], 4 * size[0]))  # a large JPEG is decoded at a fraction of its size
-            return as_tensor(_fitted(eight_bit(picture, channels, background), size, fit))
+            whole = picture.width * picture.height
+            picture.draft(
+                None, (_DETAIL * size[1], _DETAIL * size[0])
+            )  # a large JPEG is decoded at a fraction of its size
+            if max_memory is not None:
+                _require_memory_for(picture, whole, name, max_memory)
+            return as_tensor(_fitted(_small_enough(picture, max(size), channels, background), size, fit))
     except UnidentifiedImageError:
         raise DataError(f"{name}: not a PNG, JPEG, BMP or WebP picture") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
@@ -99,11 +117,55 @@ def _too_large(name: str, seen: str, most: int) -> DataError:
     return DataError(f"{name}: {seen} pixels are too many, {most:,} at most")
 
 
-def eight_bit(picture: Image.Image, channels: int, background: int = 255) -> Image.Image:
-    """Upright, opaque, eight bits a channel, grey or colour."""
+def _require_memory_for(picture: Image.Image, whole: int, name: str, most: int) -> None:
+    """Refuse a picture that would take too much, of ``whole`` pixels in its file, before it is decoded."""
+    stored = (
+        picture.width
+        * picture.height
+        * (_SMALL_PIXELS.get(picture.mode, 4) + _DECODER_PIXELS.get(picture.format or "", 0))
+    )
+    if "progressive" in picture.info:  # then libjpeg holds all coefficients, of 16 bits each, at full size
+        stored += 2 * len(picture.getbands()) * whole
+    if stored > most:
+        raise DataError(
+            f"{name}: {whole:,} pixels are too many for a {picture.format} picture here, "
+            f"about {int(whole * most / stored):,} at most"
+        )
+
+
+def _small_enough(picture: Image.Image, side: int, channels: int, background: int) -> Image.Image:
+    """Upright, opaque and in eight bits; a picture with far more pixels than are wanted strip by strip, averaged.
+
+    So what is needed beside the decoded picture itself stays small.
+    """
     from PIL import Image, ImageOps
 
-    picture = ImageOps.exif_transpose(picture)
+    if picture.width * picture.height <= _LARGE:
+        return eight_bit(picture, channels, background)
+    across, down = (max(1, length // (_DETAIL * side)) for length in picture.size)
+    size = -(-picture.width // across), -(-picture.height // down)
+    small = Image.new("L" if channels == 1 else "RGB", size)
+    rows = max(1, _STRIP // (picture.width * down)) * down
+    for top in range(0, picture.height, rows):
+        strip = picture.crop((0, top, picture.width, min(top + rows, picture.height)))
+        small.paste(opaque(strip, channels, background).reduce((across, down)), (0, top // down))
+    exif = Image.Exif()
+    exif[_ORIENTATION] = picture.getexif().get(_ORIENTATION, 1)
+    small.info["exif"] = exif.tobytes()
+    return ImageOps.exif_transpose(small)
+
+
+def eight_bit(picture: Image.Image, channels: int, background: int = 255) -> Image.Image:
+    """Upright, opaque, eight bits a channel, grey or colour."""
+    from PIL import ImageOps
+
+    return opaque(ImageOps.exif_transpose(picture), channels, background)
+
+
+def opaque(picture: Image.Image, channels: int, background: int = 255) -> Image.Image:
+    """Eight bits a channel, grey or colour, with the background where it is transparent; as it lies in its file."""
+    from PIL import Image
+
     if picture.mode in SIXTEEN_BIT:
         values = np.asarray(picture).astype(np.int64).clip(0, 65535)
         seen_through = values == picture.info.get("transparency", -1)

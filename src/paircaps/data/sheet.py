@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from paircaps._checks import require_positive
+from paircaps._colours import one_colour_each
 from paircaps._files import write_whole
 from paircaps.data.dataset import Batch, ImageDataset
 from paircaps.data.errors import DataError, cannot
@@ -89,10 +90,8 @@ def _some_of_each(dataset: ImageDataset, count: int, seed: int) -> dict[str, Ten
 
 
 def _two_colours(batch: Batch) -> Tensor:
-    """Both digits of each pair (B, 2, 1, H, W) as one colour picture: orange and blue, white where they meet."""
-    first, second = (batch.extras["originals"][:, number].float() for number in (0, 1))
-    colours = torch.tensor([[255, 150, 40], [40, 140, 255]]).float().view(2, 1, 3, 1, 1) / 255
-    return (first * colours[0] + second * colours[1]).clamp(0, 255).to(torch.uint8)
+    """Both digits of each pair (B, 2, 1, H, W) as one colour picture in bytes."""
+    return (one_colour_each(batch.extras["originals"].float() / 255) * 255).to(torch.uint8)
 
 
 def _names(dataset: ImageDataset, batch: Batch, number: int) -> str:

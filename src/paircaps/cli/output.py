@@ -1,0 +1,53 @@
+"""Results that are printed, and written to files: as tables, as JSON, as a picture."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from paircaps._files import write_whole
+from paircaps.cli.arguments import path
+from paircaps.data.errors import DataError
+
+Result = dict[str, Any]
+
+
+def add_output(
+    command: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int], *, picture: bool = False
+) -> None:
+    """Declare ``--json`` and ``-o``, and what runs the command."""
+    command.add_argument("--json", action="store_true", help="print JSON in place of tables")
+    kinds = "JSON if it ends in .json" + (", a picture in .png" if picture else "") + ", else tables"
+    help_text = f"write it to a file too, {kinds}; may be given several times"
+    command.add_argument("-o", "--out", type=path, action="append", default=[], metavar="FILE", help=help_text)
+    command.set_defaults(run=run)
+
+
+def require_places(files: list[Path], *, picture: bool = False) -> None:
+    """Refuse a file that cannot be written, before the work."""
+    for out in files:
+        if out.is_dir() or not out.parent.is_dir():
+            raise DataError(f"{out}: {'is a folder' if out.is_dir() else 'no such folder'}")
+        if out.suffix.lower() == ".png" and not picture:
+            raise DataError(f"{out}: there is no picture of this; .json and .md are there")
+
+
+def show_result(
+    result: Result,
+    as_markdown: Callable[[Result], str],
+    options: argparse.Namespace,
+    draw: Callable[[Result], bytes] | None = None,
+) -> int:
+    """Print a result, and write it to the files that were named."""
+    as_json, text = json.dumps(result, indent=2) + "\n", as_markdown(result)
+    print(as_json if options.json else text, end="")
+    for out in options.out:
+        suffix = out.suffix.lower()
+        if suffix == ".png" and draw is not None:
+            write_whole(out, draw(result))
+        else:
+            write_whole(out, (as_json if options.json or suffix == ".json" else text).encode())
+    return 0
