@@ -148,8 +148,9 @@ def _pictures(network: Network, options: argparse.Namespace, label: int | None) 
     dataset = _dataset(options.folder, options, options.split)
     require_shape(network, dataset)
     chosen = some_of_each(dataset, options.count)
-    images = dataset.batch(chosen).images
-    return Pictures([f"{dataset.info.name} {number}" for number in chosen], images, label)
+    batch = dataset.batch(chosen)
+    names = [f"{dataset.classes[int(of)]}, no. {number}" for of, number in zip(batch.labels, chosen, strict=True)]
+    return Pictures(names, batch.images, label)
 
 
 def _dataset(folder: Path, options: argparse.Namespace, split: str) -> ImageDataset:

@@ -38,7 +38,7 @@ def _explained(result: dict[str, Any]) -> str:
             f"({data['test']}); 1 is perfect, 0 no better than the mean. *pose*: the numbers it is read from;",
             f"where they are more than {REDUCED}, their {REDUCED} principal components too. *spread*: deviation of the",
             "right capsule's activation while its image is warped, as a part of the distance between right and wrong",
-            f"capsules. *upright* and *warped*: accuracy. Warps: {most.rotation:g} degrees, a scale of {most.scale[0]:g}",
+            f"ones. *upright* and *warped*: accuracy. Warps: {most.rotation:g} degrees, a scale of {most.scale[0]:g}",
             f"to {most.scale[1]:g}, a shear of {most.shear:g}, a shift of {SHIFT:g} of the side, each to either side.",
             f"Seed {result['seed']}. {result['machine']}.",
         ]

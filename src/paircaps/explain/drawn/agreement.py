@@ -55,7 +55,7 @@ def _pairs(axis: Any, seen: Agreement, number: int) -> None:
     """Lines between the children of a pair; a ring where both look at the same place."""
     places, strength = seen.places[number], seen.strength[number]
     strongest = max(strength.abs().max().item(), 1e-12)
-    side = min(seen.images.shape[-2:])
+    side, children = min(seen.images.shape[-2:]), len(places)
     for pair, value in zip(seen.pairs[number].tolist(), strength.tolist(), strict=True):
         (x0, y0), (x1, y1) = places[pair[0]].tolist(), places[pair[1]].tolist()
         colour, weight = (WARM if value >= 0 else COLD), abs(value) / strongest
@@ -64,5 +64,4 @@ def _pairs(axis: Any, seen: Agreement, number: int) -> None:
         else:
             axis.plot([x0, x1], [y0, y1], "-", color=colour, lw=0.6 + 2.2 * weight, alpha=0.85, clip_on=False)
             axis.plot([x0, x1], [y0, y1], "o", ms=3, color=colour, clip_on=False)
-    part = strength.sum().item() / max(abs(seen.activation[number].item()), 1e-12)
-    axis.set_xlabel(f"{len(strength)} pairs, {100 * part:.0f} % of the sum", fontsize=7)
+    axis.set_xlabel(f"the {len(strength)} strongest of {children * (children - 1) // 2:,} pairs", fontsize=7)

@@ -46,7 +46,7 @@ def overlay(axis: Any, values: Tensor, rows: Tensor, columns: Tensor, most: floa
     from matplotlib.colors import to_rgb
 
     limits = axis.get_xlim(), axis.get_ylim()
-    grid = values.detach().cpu().float().numpy()
+    grid = np.pad(values.detach().cpu().float().numpy(), 1, mode="edge")  # so that it reaches the edges of the image
     colour = np.where(grid[..., None] >= 0, to_rgb(WARM), to_rgb(COLD))
     strength = np.clip(np.abs(grid) / max(most, 1e-12), 0, 1)
     if not signed:
@@ -57,10 +57,10 @@ def overlay(axis: Any, values: Tensor, rows: Tensor, columns: Tensor, most: floa
 
 
 def _ends(middles: Tensor) -> tuple[float, float]:
-    """Outer edges of cells around evenly spaced middles."""
+    """Outer edges of cells around evenly spaced middles, with one more cell at either end."""
     first, last = float(middles[0]), float(middles[-1])
-    half = (last - first) / (len(middles) - 1) / 2 if len(middles) > 1 else max(first, 1.0)
-    return first - half, last + half
+    step = (last - first) / (len(middles) - 1) if len(middles) > 1 else 2 * max(first, 1.0)
+    return first - 1.5 * step, last + 1.5 * step
 
 
 def shortened(text: str, most: int = 18) -> str:

@@ -24,25 +24,24 @@ def draw_perturbation(seen: Perturbation, number: int, name: str, class_name: st
     effect = (drawings[:, -1] - drawings[:, 0]).square().flatten(1).sum(1)
     shown = effect.topk(min(MOST_ROWS, len(effect))).indices.sort().values.tolist()
     steps = drawings.shape[1]
-    figure = new_figure(1.6 + 0.62 * (steps + 2), 0.6 + 0.66 * len(shown))
-    axes = figure.subplots(len(shown), steps + 2, squeeze=False, width_ratios=[1, 0.3, *([1] * steps)])
+    figure = new_figure(2.9 + 0.62 * steps, 0.6 + 0.66 * len(shown))
+    left, right = figure.subfigures(1, 2, width_ratios=[1.1, 1.6 + 0.62 * steps])
+    axes = right.subplots(len(shown), steps, squeeze=False)
     for row, dimension in zip(axes, shown, strict=True):
         nearest = int((values[dimension] - pose[dimension]).abs().argmin())
-        for axis in row[:2]:
-            axis.axis("off")
-        for step, axis in enumerate(row[2:]):
+        for step, axis in enumerate(row):
             show(axis, drawings[dimension, step])
             if step == nearest:
                 for spine in axis.spines.values():
                     spine.set(color=WARM, linewidth=2)
         low, high = values[dimension, 0].item(), values[dimension, -1].item()
-        row[2].set_ylabel(
+        row[0].set_ylabel(
             f"{dimension + 1}\n{low:+.2f} to {high:+.2f}", fontsize=6.5, rotation=0, ha="right", va="center", labelpad=4
         )
-    for axis, image, title in zip(axes[:2, 0], (seen.images, seen.unchanged), ("input", "redrawn"), strict=False):
-        axis.axis("on")
+    beside = zip(left.subplots(2, 1), (seen.images, seen.unchanged), ("input", "redrawn"), strict=True)
+    for axis, image, title in beside:
         show(axis, image[number])
-        axis.set_title(title, fontsize=7, pad=2)
+        axis.set_title(title, fontsize=8, pad=3)
     left_out = f"; {len(shown)} of {len(effect)} dimensions" if len(shown) < len(effect) else ""
     figure.suptitle(
         f"{shortened(name, 32)}: each dimension of the pose of {shortened(class_name, 20)} through its range{left_out}",

@@ -23,7 +23,7 @@ def draw_reconstruction(seen: Reconstruction, names: Sequence[str], classes: Seq
     count = len(seen.images)
     columns = min(_COLUMNS, count)
     strips = -(-count // columns)
-    figure = new_figure(0.9 + 1.05 * columns, 0.5 + 2.75 * strips)
+    figure = new_figure(max(7.0, 0.9 + 1.05 * columns), 0.5 + 2.75 * strips)
     axes = figure.subplots(2 * strips, columns, squeeze=False)
     drawn, errors = seen.in_colours(), seen.error.tolist()
     for axis in axes.flat[:]:

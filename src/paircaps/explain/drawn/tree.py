@@ -39,8 +39,8 @@ def draw_tree(seen: Tree, name: str, class_name: str) -> bytes:
         leaf = depth == len(seen.levels) - 1
         _nodes(axis, level, spots[depth], len(seen.levels) - 1 - depth, seen, leaf, class_name if depth == 0 else "")
     figure.suptitle(
-        f"What {shortened(class_name, 20)} is made of: the strongest capsules of each layer. "
-        "Numbers are shares in its activation; orange for, blue against",
+        f"What {shortened(class_name, 20)} is made of: the strongest capsules of each layer, and their shares in it\n"
+        "orange speaks for it, blue against it",
         fontsize=9,
     )
     return as_png(figure)
@@ -70,12 +70,11 @@ def _nodes(axis: Any, level: Level, spots: list[float], height: float, seen: Tre
     for number, (spot, capsule) in enumerate(zip(spots, level.capsules.tolist(), strict=True)):
         share = level.share[number].item()
         if leaf:
-            width = min(0.9 / max(8, len(spots)), 0.11)
-            inset = axis.inset_axes((spot - width / 2, height - 0.3, width, 0.6), transform=axis.transData)
+            width = 0.9 / max(8, len(spots))
+            inset = axis.inset_axes((spot - width / 2, height - 0.5, width, 0.5), transform=axis.transData)
             _patch(inset, seen.image, level.places[number])
-            axis.text(
-                spot, height - 0.36, f"{number + 1}\n{share:+.3f}", ha="center", va="top", fontsize=6.5, color=INK
-            )
+            inset.set_anchor("N")
+            inset.set_xlabel(f"{number + 1}\n{share:+.3f}", fontsize=6.5, color=INK, labelpad=2)
             continue
         axis.plot([spot], [height], "o", ms=26 if title else 20, mfc="white", mec=INK, mew=1.2, zorder=3)
         axis.text(spot, height, str(capsule), ha="center", va="center", fontsize=9, color=INK, zorder=4)

@@ -1,0 +1,43 @@
+"""``paircaps serve``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from typing import Any
+
+from paircaps.cli.arguments import path, whole_number
+from paircaps.errors import PaircapsError
+from paircaps.model_files import find_models
+
+_NEEDED = ("fastapi", "uvicorn", "python_multipart")
+
+
+def add_commands(commands: Any) -> None:
+    """Declare ``serve``."""
+    parser = commands.add_parser("serve", help="a page to draw on: see what networks see, in a browser")
+    parser.add_argument(
+        "folders", nargs="+", type=path, metavar="DIR", help="the --out of a training, or a folder of several"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on; this machine alone unless told")
+    parser.add_argument("--port", type=whole_number(0, 65_535), default=8000, help="%(default)s; 0 takes a free one")
+    help_text = "a name that the server may be asked by, beside this machine's own; may be given several times"
+    parser.add_argument("--allow-host", action="append", default=[], metavar="NAME", help=help_text)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Serve until Ctrl-C."""
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        names = ", ".join(name.replace("_", "-") for name in missing)
+        raise PaircapsError(f"serve needs {names}, which is not installed: pip install 'paircaps[serve]'")
+    from paircaps.serve.run import serve
+
+    found = find_models(options.folders)
+
+    def ready(address: str) -> None:
+        print(f"paircaps: {', '.join(found)} at {address}  (Ctrl-C ends it)", flush=True)
+
+    serve(found, options.host, options.port, options.allow_host, ready)
+    return 0

@@ -1,0 +1,156 @@
+"""Who may ask, and how much: what stands before the application.
+
+A page on this machine must not become a tool of other pages. A browser that was sent here by another site names that
+site in ``Origin``; one that was fooled by a name that leads here has it in ``Host``. Both are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import time
+from collections.abc import Iterable
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LARGEST = 8 << 20
+"""Bytes of a request."""
+
+_DRAINED = 160 << 20
+"""Bytes of a larger request that are read and dropped: most clients listen only when they have said it all."""
+
+IDLE, LONGEST = 10.0, 60.0
+"""Seconds that a request may pause, and may take as a whole."""
+
+LOCAL = ("localhost", "127.0.0.1", "::1")
+
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data: blob:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class Guard:
+    """Refuse foreign hosts and origins, bound what is read, and add headers that keep the page to itself.
+
+    Args:
+        app: behind it.
+        hosts: names that this server is known by, beside those of this machine.
+        any_address: answer to every numeric address too, where the server listens on all of them.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str] = (), any_address: bool = False) -> None:
+        self.app = app
+        self.hosts = {host.lower().strip("[]") for host in (*LOCAL, *hosts)}
+        self.any_address = any_address
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An ASGI application."""
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        refusal = self._refusal(headers)
+        if refusal is not None:
+            await _refuse(send, 403, refusal)
+            return
+        length = headers.get("content-length", "0")
+        if length.isdigit() and int(length) > LARGEST:
+            if int(length) <= _DRAINED:
+                await _drain(receive)
+            await _refuse(send, 413, _too_large(f"{int(length):,} bytes are"))
+            return
+        await self.app(scope, _Bounded(receive), _with_headers(send))
+
+    def _refusal(self, headers: dict[str, str]) -> str | None:
+        host = headers.get("host", "")
+        if not self._is_known(_without_port(host)):
+            return f"this server does not answer to the name {host[:100]!r}"
+        origin = headers.get("origin")
+        if origin is not None and origin.lower() not in (f"http://{host}".lower(), f"https://{host}".lower()):
+            return f"this server does not answer to pages of {origin[:100]!r}"
+        return None
+
+    def _is_known(self, host: str) -> bool:
+        if host.lower() in self.hosts:
+            return True
+        return self.any_address and _is_address(host)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _without_port(host: str) -> str:
+    """``[::1]:80`` to ``::1``, ``name:80`` to ``name``."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _too_large(what: str) -> str:
+    return f"{what} too many, {LARGEST:,} at most; a picture need not be larger than the network's own"
+
+
+class _Bounded:
+    """What is received, while it is not too much and does not take too long."""
+
+    def __init__(self, receive: Receive) -> None:
+        self.receive, self.read, self.begin = receive, 0, time.monotonic()
+
+    async def __call__(self) -> Message:
+        left = min(IDLE, LONGEST - (time.monotonic() - self.begin))
+        try:
+            message = await asyncio.wait_for(self.receive(), max(left, 0.01))
+        except TimeoutError:
+            raise HTTPException(
+                408, f"the request did not come to its end within {IDLE:g} seconds of silence"
+            ) from None
+        self.read += len(message.get("body", b""))
+        if self.read > LARGEST:
+            raise HTTPException(413, _too_large(f"more than {LARGEST:,} bytes are"))
+        return message
+
+
+async def _drain(receive: Receive) -> None:
+    """Read to the end, or until it takes too long."""
+    bounded, more = _Bounded(receive), True
+    while more:
+        bounded.read = 0
+        try:
+            message = await bounded()
+        except HTTPException:
+            return
+        more = message["type"] == "http.request" and message.get("more_body", False)
+
+
+def _with_headers(send: Send) -> Send:
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], *_encoded(_HEADERS)]}
+        await send(message)
+
+    return send_with_headers
+
+
+def _encoded(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+
+
+async def _refuse(send: Send, status: int, detail: str) -> None:
+    body = json.dumps({"detail": detail}).encode()
+    own = {"Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"}
+    await send({"type": "http.response.start", "status": status, "headers": _encoded({**_HEADERS, **own})})
+    await send({"type": "http.response.body", "body": body})

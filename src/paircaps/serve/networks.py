@@ -1,0 +1,215 @@
+"""The networks that a page asks, each answering one question at a time."""
+
+from __future__ import annotations
+
+import base64
+import io
+import math
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from paircaps.data.pictures import Fit
+from paircaps.errors import PaircapsError
+from paircaps.explain.agreement import agreement_seen
+from paircaps.explain.familiar import familiar_images
+from paircaps.explain.look import Look, chosen_classes, has_capsules, look
+from paircaps.explain.perturb import PoseRange, draw_poses, pose_range
+from paircaps.functional import Capsules
+from paircaps.model_files import load
+from paircaps.models import count_parameters
+from paircaps.models.decoder import pick
+from paircaps.network import Network, most_active
+from paircaps.predict import Source, read_picture
+from paircaps.serve.answers import AgreementMap, Drawing, ModelFacts, Opinion, Prediction
+
+MAX_MEMORY = 36 << 20
+"""Bytes that a picture may take while it is unpacked."""
+
+_FAMILIAR = 512
+
+
+class UnknownError(PaircapsError):
+    """A question about something that is not there."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A network, and how far its poses reach."""
+
+    name: str
+    network: Network
+    reach: PoseRange
+
+    def facts(self) -> ModelFacts:
+        """For people and programs."""
+        network, spec = self.network, self.network.spec
+        height, width = spec.preparation.size
+        routing = spec.arguments.get("routing", "fm")
+        return ModelFacts(
+            name=self.name,
+            model=spec.model,
+            routing=str(routing) if has_capsules(network) else None,
+            classes=list(network.classes),
+            width=width,
+            height=height,
+            channels=network.model.in_channels,
+            labels_per_image=spec.labels_per_image,
+            parameters=count_parameters(network.model),
+            pose_dim=network.model.pose_dim,
+            pose_low=self.reach.low.tolist(),
+            pose_high=self.reach.high.tolist(),
+            draws=network.decoder is not None,
+            agrees=has_capsules(network),
+        )
+
+    def index(self, class_name: str) -> int:
+        """Of a class."""
+        if class_name not in self.network.classes:
+            raise UnknownError(f"no class {class_name!r}: {self.name} knows {', '.join(self.network.classes)}")
+        return self.network.classes.index(class_name)
+
+    def names(self, activation: Tensor) -> list[str]:
+        """Of the most active classes, (1, J)."""
+        chosen = most_active(activation, self.network.spec.labels_per_image).flatten().tolist()
+        return [self.network.classes[index] for index in chosen]
+
+    def certainty(self, activation: Tensor) -> Tensor:
+        """Activations between 0 and 1, (1, J)."""
+        return activation.clamp(0, 1) if self.network.model.bounded else activation.softmax(dim=-1)
+
+
+class Networks:
+    """All networks of a server. One question is worked on at a time: two cores are no faster with more.
+
+    Args:
+        folders: of trained networks, by name.
+    """
+
+    def __init__(self, folders: Mapping[str, Path]) -> None:
+        self._lock = threading.Lock()
+        self._loaded: dict[str, Loaded] = {}
+        for name, folder in folders.items():
+            network = load(folder)
+            reach = pose_range(network, familiar_images(network, folder, _FAMILIAR))
+            self._loaded[name] = Loaded(name, network, reach)
+
+    def facts(self) -> list[ModelFacts]:
+        """Of all of them, in order."""
+        return [loaded.facts() for loaded in self._loaded.values()]
+
+    def __getitem__(self, name: str | None) -> Loaded:
+        """One by name; without a name the first."""
+        if name is None or name == "":
+            return next(iter(self._loaded.values()))
+        if name not in self._loaded:
+            raise UnknownError(f"no model {name!r}: here are {', '.join(self._loaded)}")
+        return self._loaded[name]
+
+    @torch.inference_mode()
+    def predict(
+        self, content: bytes, name: str | None, class_name: str | None, fit: Fit, invert: bool, compare: bool
+    ) -> Prediction:
+        """Say of a picture's file what it shows.
+
+        Args:
+            content: of the file.
+            name: of the network; the first without it.
+            class_name: to look at; the most active one without it.
+            fit: how another aspect is dealt with.
+            invert: exchange dark and light.
+            compare: ask all other networks too.
+        """
+        asked = self[name]
+        label = None if not class_name else asked.index(class_name)
+        with self._lock:
+            picture = Source("the picture", lambda: content)
+            pictures = {asked.name: read_picture(asked.network, picture, fit=fit, invert=invert, max_memory=MAX_MEMORY)}
+            answer = _predict(asked, pictures[asked.name].unsqueeze(0), label)
+            if compare:
+                others = [loaded for loaded in self._loaded.values() if loaded.name != asked.name]
+                answer.others = [
+                    _opinion(other, _fitted(other, asked, pictures, picture, fit, invert)) for other in others
+                ]
+        return answer
+
+    @torch.inference_mode()
+    def draw(self, name: str, class_name: str, pose: list[float]) -> Drawing:
+        """Draw a pose of a class."""
+        asked = self[name]
+        label = asked.index(class_name)
+        network = asked.network
+        if network.decoder is None:
+            raise PaircapsError(f"{name} was trained without a decoder: it cannot draw")
+        if len(pose) != network.model.pose_dim or not all(map(math.isfinite, pose)):
+            raise PaircapsError(f"a pose of {name} is {network.model.pose_dim} finite numbers, got {len(pose)} numbers")
+        poses = torch.zeros(1, network.model.num_classes, network.model.pose_dim)
+        with self._lock:
+            drawn = draw_poses(network.decoder, poses, torch.tensor([label]), torch.tensor([pose], dtype=torch.float32))
+        return Drawing(picture=data_address(drawn[0]))
+
+
+def _fitted(
+    other: Loaded, asked: Loaded, pictures: dict[str, Tensor], picture: Source, fit: Fit, invert: bool
+) -> Tensor:
+    """The picture for another network; decoded again only if that sees pictures of another shape."""
+    one, two = asked.network, other.network
+    same = one.spec.preparation.size == two.spec.preparation.size and one.model.in_channels == two.model.in_channels
+    if same:
+        return pictures[asked.name].unsqueeze(0)
+    return read_picture(two, picture, fit=fit, invert=invert, max_memory=MAX_MEMORY).unsqueeze(0)
+
+
+def _predict(asked: Loaded, images: Tensor, label: int | None) -> Prediction:
+    network = asked.network
+    seen = look(network, images) if has_capsules(network) else None
+    capsules = network(images) if seen is None else seen.capsules
+    chosen = chosen_classes(capsules, label)
+    certainty = asked.certainty(capsules.activation)
+    return Prediction(
+        model=asked.name,
+        classes=asked.names(capsules.activation),
+        activations=_by_class(network, capsules.activation),
+        certainty=_by_class(network, certainty),
+        looked_at=network.classes[int(chosen)],
+        pose=pick(capsules.pose, chosen)[0].tolist(),
+        seen=data_address(network.prepare(images)[0]),
+        reconstruction=_redrawn(network, capsules, chosen),
+        agreement=None if seen is None else _agreement(seen, chosen),
+        others=[],
+    )
+
+
+def _opinion(other: Loaded, images: Tensor) -> Opinion:
+    activation = other.network(images).activation
+    names = other.names(activation)
+    certainty = other.certainty(activation)[0, other.index(names[0])].item()
+    return Opinion(model=other.name, classes=names, certainty=certainty)
+
+
+def _by_class(network: Network, values: Tensor) -> dict[str, float]:
+    return dict(zip(network.classes, values[0].tolist(), strict=True))
+
+
+def _redrawn(network: Network, capsules: Capsules, chosen: Tensor) -> str | None:
+    return None if network.decoder is None else data_address(network.decoder(capsules, chosen)[0])
+
+
+def _agreement(seen: Look, chosen: Tensor) -> AgreementMap:
+    found = agreement_seen(seen, chosen, pairs=1)
+    return AgreementMap(shares=found.map[0].tolist(), rows=found.rows.tolist(), columns=found.columns.tolist())
+
+
+def data_address(image: Tensor) -> str:
+    """An image (C, H, W) in 0..1 as a PNG file in a ``data:`` address."""
+    from PIL import Image
+
+    pixels = (image.clamp(0, 1) * 255).round().to(torch.uint8)
+    pixels = pixels if len(pixels) in (1, 3) else pixels[:1]  # of other channels, the first
+    file = io.BytesIO()
+    Image.fromarray(pixels.permute(1, 2, 0).squeeze(-1).numpy()).save(file, "PNG", compress_level=1)
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -1,0 +1,218 @@
+// The drawing board: white on black, as the networks see it. Mouse, pen, finger, keyboard, pictures.
+
+const LONG_SIDE = 320;
+const BRUSH = 0.075; // of the board's side
+const MOST_UNDO = 30;
+const TALL = 20; // pixels that a digit of MNIST is tall
+
+export class Pad {
+  constructor(canvas, changed) {
+    this.canvas = canvas;
+    this.changed = changed;
+    this.context = canvas.getContext("2d", { willReadFrequently: true });
+    this.past = [];
+    this.picture = null;
+    this.empty = true;
+    this.pen = null; // of the keyboard: where it is, and whether it is down
+    this.#listen();
+  }
+
+  // A board of a network's aspect; what was drawn is kept where that fits.
+  shape(width, height) {
+    const scale = LONG_SIDE / Math.max(width, height);
+    const size = [Math.round(width * scale), Math.round(height * scale)];
+    this.pixel = scale;
+    if (this.canvas.width === size[0] && this.canvas.height === size[1]) return;
+    const old = this.empty ? null : copyOf(this.canvas);
+    [this.canvas.width, this.canvas.height] = size;
+    this.#blank();
+    if (old) this.#contain(old);
+    this.past = [];
+  }
+
+  clear() {
+    this.#remember();
+    this.#blank();
+    this.picture = null;
+    this.empty = true;
+    this.changed();
+  }
+
+  undo() {
+    const last = this.past.pop();
+    if (!last) return;
+    this.context.putImageData(last.pixels, 0, 0);
+    this.empty = last.empty;
+    this.picture = last.picture;
+    this.changed();
+  }
+
+  // Fills the board with a picture, dark and light exchanged if so told.
+  show(picture, invert) {
+    this.#remember();
+    this.#blank();
+    this.context.filter = invert ? "invert(1)" : "none";
+    this.#contain(picture);
+    this.context.filter = "none";
+    this.picture = picture;
+    this.empty = false;
+    this.changed();
+  }
+
+  // Writes a digit somewhere about the middle, a little turned.
+  write(digit) {
+    this.#remember();
+    this.#blank();
+    const { context, canvas } = this;
+    const about = (reach) => (2 * Math.random() - 1) * reach;
+    context.save();
+    context.translate(canvas.width * (0.5 + about(0.08)), canvas.height * (0.5 + about(0.08)));
+    context.rotate(about(0.25));
+    context.font = `600 ${(TALL * this.pixel) / 0.72}px sans-serif`;
+    context.textAlign = "center";
+    context.fillStyle = "white";
+    const drawn = context.measureText(digit);
+    context.fillText(digit, 0, (drawn.actualBoundingBoxAscent - drawn.actualBoundingBoxDescent) / 2);
+    context.restore();
+    this.picture = null;
+    this.empty = false;
+    this.changed();
+  }
+
+  file() {
+    return new Promise((resolve) => this.canvas.toBlob(resolve, "image/png"));
+  }
+
+  #blank() {
+    this.context.fillStyle = "black";
+    this.context.fillRect(0, 0, this.canvas.width, this.canvas.height);
+  }
+
+  #contain(picture) {
+    const { width, height } = this.canvas;
+    const scale = Math.min(width / picture.width, height / picture.height);
+    const [w, h] = [picture.width * scale, picture.height * scale];
+    this.context.imageSmoothingQuality = "high";
+    this.context.drawImage(picture, (width - w) / 2, (height - h) / 2, w, h);
+  }
+
+  #remember() {
+    const pixels = this.context.getImageData(0, 0, this.canvas.width, this.canvas.height);
+    this.past.push({ pixels, empty: this.empty, picture: this.picture });
+    if (this.past.length > MOST_UNDO) this.past.shift();
+  }
+
+  #line(from, to) {
+    const { context, canvas } = this;
+    context.strokeStyle = "white";
+    context.lineWidth = BRUSH * Math.min(canvas.width, canvas.height);
+    context.lineCap = context.lineJoin = "round";
+    context.beginPath();
+    context.moveTo(from.x, from.y);
+    context.lineTo(to.x, to.y + (from.x === to.x && from.y === to.y ? 0.01 : 0));
+    context.stroke();
+    this.empty = false;
+    this.changed();
+  }
+
+  #at(event) {
+    const box = this.canvas.getBoundingClientRect();
+    return {
+      x: ((event.clientX - box.left) / box.width) * this.canvas.width,
+      y: ((event.clientY - box.top) / box.height) * this.canvas.height,
+    };
+  }
+
+  #listen() {
+    const { canvas } = this;
+    let last = null;
+    canvas.addEventListener("pointerdown", (event) => {
+      if (event.button !== 0) return;
+      canvas.setPointerCapture(event.pointerId);
+      this.pen = null;
+      this.#remember();
+      last = this.#at(event);
+      this.#line(last, last);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      if (!last) return;
+      for (const step of event.getCoalescedEvents?.().concat(event) ?? [event]) {
+        const next = this.#at(step);
+        this.#line(last, next);
+        last = next;
+      }
+    });
+    for (const end of ["pointerup", "pointercancel"]) canvas.addEventListener(end, () => (last = null));
+    canvas.addEventListener("keydown", (event) => this.#key(event));
+    canvas.addEventListener("blur", () => {
+      this.pen = null;
+      this.changed();
+    });
+  }
+
+  #key(event) {
+    const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+    if (event.key.toLowerCase() === "z" && !event.altKey) this.undo();
+    else if (event.ctrlKey || event.metaKey || event.altKey) return;
+    else if (event.key in arrows) this.#move(...arrows[event.key], event.shiftKey);
+    else if (event.key === " ") this.#toggle();
+    else if (event.key === "Delete" || event.key === "Backspace") this.clear();
+    else if (event.key === "Escape") this.#lift();
+    else if (/^[0-9]$/.test(event.key)) this.write(event.key);
+    else return;
+    event.preventDefault();
+  }
+
+  #lift() {
+    this.pen = null;
+    this.changed();
+  }
+
+  #toggle() {
+    this.pen ??= this.#middle();
+    this.pen.down = !this.pen.down;
+    if (this.pen.down) {
+      this.#remember();
+      this.#line(this.pen, this.pen);
+    } else this.changed();
+  }
+
+  #move(x, y, fine) {
+    this.pen ??= this.#middle();
+    const step = (fine ? 0.0125 : 0.05) * Math.min(this.canvas.width, this.canvas.height);
+    const from = { ...this.pen };
+    this.pen.x = Math.min(Math.max(this.pen.x + x * step, 0), this.canvas.width);
+    this.pen.y = Math.min(Math.max(this.pen.y + y * step, 0), this.canvas.height);
+    if (this.pen.down) this.#line(from, this.pen);
+    else this.changed();
+  }
+
+  #middle() {
+    return { x: this.canvas.width / 2, y: this.canvas.height / 4, down: false };
+  }
+}
+
+// Whether a picture is light at its edges: then it is dark on light, as on paper.
+export function isLight(picture) {
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = 32;
+  const context = canvas.getContext("2d");
+  context.fillRect(0, 0, 32, 32);
+  context.drawImage(picture, 0, 0, 32, 32);
+  const { data } = context.getImageData(0, 0, 32, 32);
+  let [sum, count] = [0, 0];
+  for (let place = 0; place < 32 * 32; place++) {
+    const [x, y] = [place % 32, Math.floor(place / 32)];
+    if (x > 1 && x < 30 && y > 1 && y < 30) continue;
+    sum += data[4 * place] + data[4 * place + 1] + data[4 * place + 2];
+    count += 3;
+  }
+  return sum / count > 128;
+}
+
+function copyOf(canvas) {
+  const copy = document.createElement("canvas");
+  [copy.width, copy.height] = [canvas.width, canvas.height];
+  copy.getContext("2d").drawImage(canvas, 0, 0);
+  return copy;
+}

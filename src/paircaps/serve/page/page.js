@@ -1,0 +1,231 @@
+// The page: one drawing, one network that is looked into, and what it says.
+
+import { Pad, isLight } from "/pad.js";
+import { $, bars, element, map, others, pen, percent, sliders } from "/view.js";
+
+const state = {
+  models: [],
+  model: null, // facts of the network that is asked
+  label: null, // the class to look at; null for the most active one
+  answer: null,
+  pose: null, // as the sliders have it
+};
+let setBars, setSliders;
+
+const pad = new Pad($("pad"), () => {
+  $("invitation").hidden = !pad.empty;
+  $("undo").disabled = pad.past.length === 0;
+  ask();
+});
+
+// Calls a function for the latest state only: never two at once, and never for a state that has passed.
+function latest(run) {
+  let busy = false;
+  let again = false;
+  return async () => {
+    if (busy) {
+      again = true;
+      return;
+    }
+    busy = true;
+    do {
+      again = false;
+      try {
+        await run();
+      } catch (error) {
+        problem(error.message);
+      }
+    } while (again);
+    busy = false;
+  };
+}
+
+const ask = latest(async () => {
+  if (!state.model) return;
+  if (pad.empty) return show(null);
+  const answer = await predict(await pad.file());
+  if (!pad.empty) show(answer);
+});
+
+const draw = latest(async () => {
+  const { model, answer, pose } = state;
+  if (!pose || !answer) return;
+  const { picture } = await fetched("/api/draw", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ model: model.name, class: answer.looked_at, pose }),
+  });
+  if (state.pose === pose) $("reconstruction").src = picture;
+});
+
+function predict(file, invert = false) {
+  const form = new FormData();
+  form.append("file", file, "drawing.png");
+  form.append("model", state.model.name);
+  form.append("compare", String(state.models.length > 1));
+  form.append("invert", String(invert));
+  if (state.label !== null) form.append("class", state.label);
+  return fetched("/api/predict", { method: "POST", body: form });
+}
+
+async function fetched(address, options) {
+  let response;
+  try {
+    response = await fetch(address, options);
+  } catch {
+    throw new Error("The server does not answer. Is paircaps serve still running?");
+  }
+  const said = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Error(said.detail ?? `The server answered ${response.status}.`);
+  problem(null);
+  return said;
+}
+
+function problem(text) {
+  $("problem").hidden = !text;
+  $("problem").textContent = text ?? "";
+}
+
+function show(answer) {
+  state.answer = answer;
+  state.pose = answer ? [...answer.pose] : null;
+  setBars(answer);
+  showVerdict(answer);
+  showOthers(answer);
+  showMap();
+  showPose(answer);
+}
+
+function showVerdict(answer) {
+  const text = answer ? answer.classes.map((name) => `${name} (${percent(answer.certainty[name])})`).join(" and ") : "nothing yet";
+  if ($("verdict").textContent !== text) $("verdict").textContent = text;
+}
+
+function showOthers(answer) {
+  $("others-box").hidden = !answer?.others.length;
+  if (!answer?.others.length) return;
+  const held = document.activeElement?.closest("#others") ? document.activeElement.textContent : null;
+  const differ = others($("others"), answer, answer.classes, choose);
+  $("agreed").textContent = differ ? `${differ} of ${answer.others.length} disagree.` : "They all agree.";
+  if (held) $("others").querySelector("button")?.focus();
+}
+
+function showMap() {
+  const { model, answer } = state;
+  const shown = $("show-map").checked && answer?.agreement;
+  [$("map").width, $("map").height] = [pad.canvas.width, pad.canvas.height];
+  map($("map"), shown ? answer.agreement : null, pad.pixel);
+  pen($("map"), pad.pen, 24);
+  $("show-map").disabled = !model.agrees;
+  if (!model.agrees) $("map-note").textContent = "This network has no capsules, so no agreement to show.";
+  else if (!answer) $("map-note").textContent = "";
+  else $("map-note").textContent = `Orange is where the agreement on ${answer.looked_at} comes from, blue what speaks against it.`;
+}
+
+function showPose(answer) {
+  const drawn = answer?.reconstruction;
+  $("reconstruction").hidden = !drawn;
+  $("no-reconstruction").hidden = Boolean(drawn);
+  if (drawn) $("reconstruction").src = drawn;
+  $("no-reconstruction").textContent = state.model.draws
+    ? "the drawing, redrawn from a pose, will be here"
+    : "this network was trained without a decoder: it cannot draw";
+  setSliders(answer?.pose ?? null, answer ? state.model.classes.indexOf(answer.looked_at) : 0);
+  $("reset").disabled = true;
+  const few = state.model.pose_dim > 16 ? ` Of ${state.model.pose_dim} numbers, the 16 that vary most.` : "";
+  $("pose-note").textContent = answer
+    ? `The pose of ${answer.looked_at}: move a number, and see what it stands for.${few}`
+    : "";
+}
+
+function movedSlider(place, value) {
+  state.pose = state.pose.with(place, value);
+  $("reset").disabled = false;
+  draw();
+}
+
+function choose(name) {
+  const model = state.models.find((one) => one.name === name) ?? state.models[0];
+  if (state.label !== null && !model.classes.includes(state.label)) state.label = null;
+  state.model = model;
+  history.replaceState(null, "", `#${encodeURIComponent(model.name)}`);
+  for (const input of $("models").querySelectorAll("input")) input.checked = input.value === model.name;
+  setBars = bars($("bars"), model.classes, (label) => {
+    state.label = state.label === label ? null : label;
+    ask();
+  });
+  setSliders = sliders($("sliders"), model, movedSlider);
+  $("facts").textContent = [
+    `${model.model}${model.routing ? ` with ${model.routing} routing` : ""}`,
+    `${model.parameters.toLocaleString("en")} parameters`,
+    `images of ${model.width}×${model.height}.`,
+  ].join(", ");
+  $("redrawn").style.aspectRatio = `${model.width} / ${model.height}`;
+  pad.shape(model.width, model.height);
+  show(null);
+  ask();
+}
+
+// A picture from a file, a drop or the clipboard. What the browser cannot read, the server may, or says why not.
+async function take(file) {
+  if (!file) return;
+  problem(null);
+  let picture;
+  try {
+    picture = await createImageBitmap(file);
+  } catch {
+    try {
+      picture = await pictureOf((await predict(file)).seen);
+    } catch (error) {
+      problem(error.message);
+      return;
+    }
+  }
+  state.label = null;
+  const grey = state.model.channels === 1;
+  $("invert").checked = grey && isLight(picture);
+  pad.show(picture, $("invert").checked);
+  $("invert-label").hidden = false;
+}
+
+function pictureOf(address) {
+  return fetch(address).then((response) => response.blob()).then(createImageBitmap);
+}
+
+function listen() {
+  $("clear").addEventListener("click", () => {
+    state.label = null;
+    $("invert-label").hidden = true;
+    pad.clear();
+  });
+  $("undo").addEventListener("click", () => pad.undo());
+  $("show-map").addEventListener("change", showMap);
+  $("invert").addEventListener("change", () => pad.picture && pad.show(pad.picture, $("invert").checked));
+  $("reset").addEventListener("click", () => showPose(state.answer) ?? (state.pose = [...state.answer.pose]));
+  $("file").addEventListener("change", (event) => {
+    take(event.target.files[0]);
+    event.target.value = ""; // the same file may be chosen again
+  });
+  document.addEventListener("paste", (event) => take(event.clipboardData.files[0]));
+  for (const kind of ["dragover", "dragleave", "drop"]) {
+    document.addEventListener(kind, (event) => {
+      event.preventDefault();
+      $("frame").classList.toggle("over", kind === "dragover");
+      if (kind === "drop") take(event.dataTransfer.files[0]);
+    });
+  }
+}
+
+async function begin() {
+  state.models = (await fetched("/api/models")).models;
+  for (const { name } of state.models) {
+    const input = element("input", { type: "radio", name: "model", value: name });
+    input.addEventListener("change", () => choose(name));
+    $("models").append(element("label", {}, input, name));
+  }
+  listen();
+  $("undo").disabled = true;
+  choose(decodeURIComponent(location.hash.slice(1)));
+}
+
+begin().catch((error) => problem(error.message));

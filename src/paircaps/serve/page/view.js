@@ -1,0 +1,133 @@
+// What is shown of an answer: bars, the other networks, the map over the drawing, the sliders.
+
+const FOR = [255, 122, 24];
+const AGAINST = [47, 143, 255];
+const MOST_SLIDERS = 16;
+
+export const $ = (id) => document.getElementById(id);
+
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name in made && typeof value !== "string") made[name] = value;
+    else made.setAttribute(name, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+function row(name, onclick) {
+  const fill = element("span", { class: "fill" });
+  const value = element("span", { class: "value" });
+  const label = element("span", { class: "name", title: name }, name);
+  const button = element("button", { type: "button" }, label, element("span", { class: "track" }, fill), value);
+  button.addEventListener("click", onclick);
+  return { item: element("li", {}, button), button, fill, value };
+}
+
+// A bar a class. Returns what sets them.
+export function bars(list, classes, chosen) {
+  const rows = classes.map((name) => row(name, () => chosen(name)));
+  list.replaceChildren(...rows.map(({ item }) => item));
+  return (answer) => {
+    for (const [place, name] of classes.entries()) {
+      const { button, fill, value } = rows[place];
+      fill.style.transform = `scaleX(${answer ? answer.certainty[name] : 0})`;
+      value.textContent = answer ? answer.activations[name].toFixed(2) : "";
+      button.setAttribute("aria-pressed", String(answer?.looked_at === name));
+    }
+  };
+}
+
+export function others(list, answer, own, chosen) {
+  const said = answer.others.map(({ model, classes, certainty }) => {
+    const { item, fill, value } = row(model, () => chosen(model));
+    fill.style.transform = `scaleX(${certainty})`;
+    value.textContent = `${classes.join(" + ")}  ${percent(certainty)}`;
+    const different = classes.join() !== own.join();
+    item.classList.toggle("different", different);
+    return { item, different };
+  });
+  list.replaceChildren(...said.map(({ item }) => item));
+  return said.filter(({ different }) => different).length;
+}
+
+export const percent = (value) => `${Math.round(100 * value)} %`;
+
+// Shares over the drawing: orange speaks for the class, blue against it.
+export function map(canvas, agreement, scale) {
+  const context = canvas.getContext("2d");
+  context.clearRect(0, 0, canvas.width, canvas.height);
+  if (!agreement) return;
+  const { shares, rows, columns } = agreement;
+  const most = Math.max(...shares.flat().map(Math.abs), 1e-12);
+  // one more cell at every edge, so that the map reaches those of the picture
+  const inside = (place, count) => Math.min(Math.max(place - 1, 0), count - 1);
+  const [width, height] = [columns.length + 2, rows.length + 2];
+  const small = document.createElement("canvas");
+  [small.width, small.height] = [width, height];
+  const pixels = new ImageData(width, height);
+  for (let place = 0; place < width * height; place++) {
+    const [x, y] = [place % width, Math.floor(place / width)];
+    const share = shares[inside(y, rows.length)][inside(x, columns.length)];
+    pixels.data.set([...(share >= 0 ? FOR : AGAINST), 165 * (Math.abs(share) / most)], 4 * place);
+  }
+  small.getContext("2d").putImageData(pixels, 0, 0);
+  const [stepX, stepY] = [step(columns), step(rows)];
+  context.imageSmoothingEnabled = true;
+  context.imageSmoothingQuality = "high";
+  context.drawImage(
+    small,
+    (columns[0] - 1.5 * stepX) * scale,
+    (rows[0] - 1.5 * stepY) * scale,
+    width * stepX * scale,
+    height * stepY * scale,
+  );
+}
+
+const step = (middles) => (middles.length > 1 ? middles[1] - middles[0] : 2 * Math.max(middles[0], 1));
+
+export function pen(canvas, at, size) {
+  if (!at) return;
+  const context = canvas.getContext("2d");
+  context.strokeStyle = at.down ? "#ff7a18" : "#ffffff";
+  context.lineWidth = 2;
+  context.beginPath();
+  context.arc(at.x, at.y, size / 2, 0, 2 * Math.PI);
+  context.moveTo(at.x - size, at.y);
+  context.lineTo(at.x + size, at.y);
+  context.moveTo(at.x, at.y - size);
+  context.lineTo(at.x, at.y + size);
+  context.stroke();
+}
+
+// Sliders for the numbers of a pose; of a long one, for those that vary most.
+export function sliders(box, facts, moved) {
+  const reach = Array.from({ length: facts.pose_dim }, (_, place) =>
+    Math.max(...facts.pose_high.map((high, label) => high[place] - facts.pose_low[label][place])),
+  );
+  const shown = [...reach.keys()].sort((a, b) => reach[b] - reach[a]).slice(0, MOST_SLIDERS).sort((a, b) => a - b);
+  const made = shown.map((place) => {
+    const input = element("input", { type: "range", step: "any", disabled: true });
+    const output = element("output");
+    input.setAttribute("aria-label", `number ${place + 1} of the pose`);
+    input.addEventListener("input", () => {
+      output.textContent = Number(input.value).toFixed(2);
+      moved(place, Number(input.value));
+    });
+    return { place, input, output, label: element("label", {}, String(place + 1), input, output) };
+  });
+  box.replaceChildren(...made.map(({ label }) => label));
+  return (pose, label) => {
+    for (const { place, input, output } of made) {
+      input.disabled = !pose || !facts.draws;
+      if (!pose) continue;
+      const [low, high] = [facts.pose_low[label][place], facts.pose_high[label][place]];
+      const room = Math.max(high - low, 0.02) / 4; // beyond what is usual, a little
+      input.min = Math.min(low - room, pose[place]);
+      input.max = Math.max(high + room, pose[place]);
+      input.value = pose[place];
+      output.textContent = pose[place].toFixed(2);
+    }
+  };
+}
