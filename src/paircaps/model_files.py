@@ -54,15 +54,16 @@ def contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def find_models(places: Iterable[Path]) -> dict[str, Path]:
     """Folders of trained networks by name: each place is one, or holds some, as that of ``paircaps demo`` does.
 
+    Those of one place come in the order in which they were trained.
+
     Raises:
         ModelFileError: if a place is or has none.
     """
     found: dict[str, Path] = {}
     for place in places:
         place = place.expanduser()
-        inside = (
-            [] if (place / FACTS).exists() or not place.is_dir() else sorted(p.parent for p in place.glob(f"*/{FACTS}"))
-        )
+        inside = [] if (place / FACTS).exists() or not place.is_dir() else list(place.glob(f"*/{FACTS}"))
+        inside = [facts.parent for facts in sorted(inside, key=lambda facts: (facts.stat().st_mtime_ns, facts))]
         if not inside:
             read_facts(place)  # says what is wrong, if anything is
         for folder in inside or [place]:

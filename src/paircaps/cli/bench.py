@@ -7,8 +7,9 @@ import sys
 from typing import Any
 
 from paircaps.bench import data, layer, pictures, scaling, table1, train
-from paircaps.cli.arguments import data_folder, whole_number
+from paircaps.cli.arguments import data_folder, path, whole_number
 from paircaps.cli.output import add_output, require_places, show_result
+from paircaps.cli.serve import require_serving
 from paircaps.experiments.recipes import list_recipes, load_recipe
 
 
@@ -41,6 +42,12 @@ def add_commands(commands: Any) -> None:
         default=65_536,
         help="children or classes beyond it are left out (%(default)s)",
     )
+    page = group.add_parser("serve", help="how long the page of `paircaps serve` waits for an answer")
+    page.add_argument(
+        "folders", nargs="*", type=path, metavar="DIR", help="trained networks; fresh ones of usual sizes unless told"
+    )
+    page.add_argument("--repeats", type=whole_number(2), default=40, help="of every question (%(default)s)")
+    add_output(page, run_serve)
     add_output(inference, run_table1, picture=True)
     add_output(alone, run_layer, picture=True)
     add_output(growth, run_scaling, picture=True)
@@ -81,6 +88,15 @@ def run_scaling(options: argparse.Namespace) -> int:
     require_places(options.out, picture=True)
     result = scaling.bench_scaling(float(options.seconds), options.batch, options.largest, _say)
     return show_result(result, scaling.as_markdown, options, pictures.draw_scaling)
+
+
+def run_serve(options: argparse.Namespace) -> int:
+    """Time answers of a server."""
+    require_places(options.out)
+    require_serving()
+    from paircaps.bench import serve
+
+    return show_result(serve.bench_serve(options.folders, options.repeats, _say), serve.as_markdown, options)
 
 
 def _say(what: str) -> None:

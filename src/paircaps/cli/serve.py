@@ -28,10 +28,7 @@ def add_commands(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Serve until Ctrl-C."""
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        names = ", ".join(name.replace("_", "-") for name in missing)
-        raise PaircapsError(f"serve needs {names}, which is not installed: pip install 'paircaps[serve]'")
+    require_serving()
     from paircaps.serve.run import serve
 
     found = find_models(options.folders)
@@ -41,3 +38,11 @@ def run(options: argparse.Namespace) -> int:
 
     serve(found, options.host, options.port, options.allow_host, ready)
     return 0
+
+
+def require_serving() -> None:
+    """Refuse to serve where the packages for it are not installed."""
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        names = ", ".join(name.replace("_", "-") for name in missing)
+        raise PaircapsError(f"serve needs {names}, which is not installed: pip install 'paircaps[serve]'")

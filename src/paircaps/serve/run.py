@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+import torch
 import uvicorn
 
 from paircaps.errors import PaircapsError
@@ -27,25 +28,41 @@ def serve(
         allowed: names that the server is known by, beside this machine's own.
         ready: told the address of the page, when it can be opened.
     """
-    with _listen(host, port) as listening:  # before the networks are loaded: a port that is taken shows at once
-        app = create_app(Networks(folders), [host, *allowed], any_address=host in EVERYWHERE)
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            timeout_keep_alive=15,
-            server_header=False,
-            lifespan="off",
-            ws="none",
-        )
+    with listen(host, port) as listening:  # before the networks are loaded: a port that is taken shows at once
+        serving = server(folders, host, allowed)
         ready(_address(listening, host))
-        uvicorn.Server(config).run(sockets=[listening])
+        serving.run(sockets=[listening])
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def server(folders: Mapping[str, Path], host: str, allowed: Iterable[str]) -> uvicorn.Server:
+    """A server with its networks loaded, ready to run."""
+    networks = Networks(folders)
+    # one picture is too little to share: two threads wait for each other wherever another process is busy
+    torch.set_num_threads(1)
+    app = create_app(networks, [host, *allowed], any_address=host in EVERYWHERE)
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        timeout_keep_alive=15,
+        server_header=False,
+        lifespan="off",
+        ws="none",
+    )
+    return uvicorn.Server(config)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that hears; who takes it has to close it.
+
+    Raises:
+        PaircapsError: if the port is taken, or the host is none of this machine.
+    """
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, kind)
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(
+            family, kind, protocol
+        )  # without the protocol asyncio leaves Nagle on: 40 ms an answer
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(128)

@@ -201,7 +201,10 @@ function listen() {
   $("undo").addEventListener("click", () => pad.undo());
   $("show-map").addEventListener("change", showMap);
   $("invert").addEventListener("change", () => pad.picture && pad.show(pad.picture, $("invert").checked));
-  $("reset").addEventListener("click", () => showPose(state.answer) ?? (state.pose = [...state.answer.pose]));
+  $("reset").addEventListener("click", () => {
+    state.pose = [...state.answer.pose];
+    showPose(state.answer);
+  });
   $("file").addEventListener("change", (event) => {
     take(event.target.files[0]);
     event.target.value = ""; // the same file may be chosen again

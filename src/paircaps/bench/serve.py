@@ -1,0 +1,167 @@
+"""How long the page waits for an answer: strokes sent to a server on this machine, as a browser sends them."""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from paircaps.bench.goals import Goal, goals_as_markdown
+from paircaps.bench.timing import Say, interleaved, silent
+from paircaps.machine import describe_machine, machine_line
+from paircaps.model_files import find_models, save_model
+from paircaps.network import Network, NetworkSpec, Preparation
+
+AT_MOST = 100.0
+"""Milliseconds until an answer to a stroke, above which a drawing feels slow."""
+
+_SIDE = 320
+_BOUNDARY = "stroke"
+
+
+def bench_serve(folders: list[Path], repeats: int = 40, say: Say = silent) -> dict[str, Any]:
+    """Time a stroke and a slider for every network.
+
+    Args:
+        folders: of trained networks; without any, fresh ones of the demonstration's size and of the paper's largest.
+        repeats: of every case.
+        say: told what is measured.
+    """
+    with TemporaryDirectory() as scratch:
+        found = find_models(folders) if folders else _fresh(Path(scratch))
+        say(f"answers of {', '.join(found)}")
+        threads = torch.get_num_threads()
+        try:
+            with running(found) as port:
+                cases = _cases(found, port)
+                timings = interleaved(cases, repeats, warm_up=3)
+        finally:
+            torch.set_num_threads(threads)
+    rows = [
+        {"case": name, **timing.in_milliseconds(), "worst": 1e3 * max(timing.seconds)}
+        for name, timing in timings.items()
+    ]
+    return {"rows": rows, "fresh": not folders, "at_most": AT_MOST, "machine": describe_machine()}
+
+
+def as_markdown(result: dict[str, Any]) -> str:
+    """A table, and whether every answer came in time."""
+    lines = ["| question | median, ms | quartiles | worst |", "|---|---|---|---|"]
+    for row in result["rows"]:
+        lines.append(
+            f"| {row['case']} | {row['median']:.1f} | {row['low']:.1f} to {row['high']:.1f} | {row['worst']:.1f} |"
+        )
+    slowest = max(result["rows"], key=lambda row: row["median"])
+    goal = Goal(f"median ms of the slowest question ({slowest['case']})", result["at_most"], slowest["median"])
+    kind = "untrained networks, which take as long as trained ones" if result["fresh"] else "trained networks"
+    repeats = result["rows"][0]["repeats"]
+    lines += ["", *goals_as_markdown([goal]), ""]
+    lines.append(
+        f"A stroke is a drawing of {_SIDE}×{_SIDE} sent as a PNG file; the answer has activations, pose, "
+        f"reconstruction and agreement map. {repeats} interleaved repeats of each over one connection to 127.0.0.1, {kind}. "
+        f"{machine_line(result['machine'])}."
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _fresh(scratch: Path) -> dict[str, Path]:
+    """Networks with random weights, saved to be served."""
+    digits = tuple("0123456789")
+    kinds = {
+        "small fm": ("resnet-caps-small", 40, {"routing": "fm"}),
+        "small dynamic": ("resnet-caps-small", 40, {"routing": "dynamic"}),
+        "small em": ("resnet-caps-small", 40, {"routing": "em"}),
+        "small pooling": ("resnet-pool-small", 40, {}),
+        "full fm": ("resnet-caps", 28, {"routing": "fm"}),
+        "capsnet fm": ("capsnet", 28, {"routing": "fm"}),
+    }
+    folders = {}
+    for name, (model, side, options) in kinds.items():
+        spec = NetworkSpec(
+            model,
+            {"num_classes": 10, "image_size": side, **options},
+            digits,
+            Preparation((side, side), (side, side)),
+            "deconv",
+        )
+        folders[name] = scratch / name
+        folders[name].mkdir()
+        save_model(folders[name], Network(spec), {})
+    return folders
+
+
+@contextmanager
+def running(folders: Mapping[str, Path]) -> Iterator[int]:
+    """A server in a thread of this process, as long as the block lasts: its port."""
+    import uvicorn
+
+    from paircaps.serve.run import listen, server
+
+    with listen("127.0.0.1", 0) as listening:
+        serving: uvicorn.Server = server(folders, "127.0.0.1", ())
+        thread = threading.Thread(target=serving.run, args=([listening],), daemon=True)
+        thread.start()
+        try:
+            yield listening.getsockname()[1]
+        finally:
+            serving.should_exit = True
+            thread.join()
+
+
+def _cases(found: Mapping[str, Path], port: int) -> dict[str, Callable[[], object]]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    stroke = _stroke()
+    models = json.loads(_ask(connection, "GET", "/api/models"))["models"]
+    cases: dict[str, Callable[[], object]] = {}
+    for facts in models:
+        name = facts["name"]
+        cases[f"a stroke, {name}"] = lambda name=name: _post(connection, stroke, name, compare=False)
+        pose = json.dumps({"model": name, "class": facts["classes"][0], "pose": facts["pose_low"][0]}).encode()
+        if facts["draws"]:
+            cases[f"a slider, {name}"] = lambda pose=pose: _ask(
+                connection, "POST", "/api/draw", pose, "application/json"
+            )
+    if len(found) > 1:
+        first = models[0]["name"]
+        cases[f"a stroke, {first} and all {len(found) - 1} others"] = lambda: _post(
+            connection, stroke, first, compare=True
+        )
+    return cases
+
+
+def _stroke() -> bytes:
+    """A seven as it is drawn on the page, a PNG file."""
+    from PIL import Image, ImageDraw
+
+    picture = Image.new("RGB", (_SIDE, _SIDE))
+    ImageDraw.Draw(picture).line([(115, 90), (205, 90), (145, 240)], fill="white", width=24, joint="curve")
+    file = io.BytesIO()
+    picture.save(file, "PNG")
+    return file.getvalue()
+
+
+def _post(connection: http.client.HTTPConnection, picture: bytes, model: str, *, compare: bool) -> bytes:
+    fields = {"model": model, "compare": str(compare).lower()}
+    parts = [f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in fields.items()]
+    head = f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="drawing.png"\r\n\r\n'
+    body = "".join(parts).encode() + head.encode() + picture + f"\r\n--{_BOUNDARY}--\r\n".encode()
+    return _ask(connection, "POST", "/api/predict", body, f"multipart/form-data; boundary={_BOUNDARY}")
+
+
+def _ask(
+    connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None = None, kind: str | None = None
+) -> bytes:
+    connection.request(method, path, body, {} if kind is None else {"Content-Type": kind})
+    response = connection.getresponse()
+    content = response.read()
+    if response.status != 200:
+        raise RuntimeError(f"{path} answered {response.status}: {content[:200]!r}")
+    return content
