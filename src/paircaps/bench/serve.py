@@ -66,8 +66,8 @@ def as_markdown(result: dict[str, Any]) -> str:
     lines += ["", *goals_as_markdown([goal]), ""]
     lines.append(
         f"A stroke is a drawing of {_SIDE}×{_SIDE} sent as a PNG file; the answer has activations, pose, "
-        f"reconstruction and agreement map. {repeats} interleaved repeats of each over one connection to 127.0.0.1, {kind}. "
-        f"{machine_line(result['machine'])}."
+        f"reconstruction and agreement map. {repeats} interleaved repeats of each over one connection to 127.0.0.1, "
+        f"{kind}. {machine_line(result['machine'])}."
     )
     return "\n".join(lines) + "\n"
 

@@ -79,7 +79,7 @@ def measure(
     test = _poses_and_hits(network, in_random_poses(test_on, images, seed, "equivariance test"))
     K = fit.pose.shape[-1]
     reduced = _by_name(read_out(_reduced(fit, fit), _reduced(test, fit))) if K > REDUCED else None
-    curves = {kind: _curve(network, test_on, kind) for kind in POSE}
+    curves = {kind: _curve(network, test_on, kind, min(images, _CURVE_IMAGES)) for kind in POSE}
     return Equivariance(
         name,
         K,
@@ -160,10 +160,10 @@ def _by_name(values: Tensor) -> dict[str, float]:
     return dict(zip(POSE, values.tolist(), strict=True))
 
 
-def _curve(network: Network, base: Upright, kind: str) -> list[tuple[float, float]]:
+def _curve(network: Network, base: Upright, kind: str, count: int) -> list[tuple[float, float]]:
     points = []
     for size in sizes_of(kind, base.size):
-        hits = _poses_and_hits(network, in_one_warp(base, _CURVE_IMAGES, kind, size)).hits
+        hits = _poses_and_hits(network, in_one_warp(base, count, kind, size)).hits
         points.append((float(size), hits.double().mean().item()))
     return points
 
