@@ -7,7 +7,7 @@ import io
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -40,8 +40,8 @@ def bench_serve(folders: list[Path], repeats: int = 40, say: Say = silent) -> di
         say(f"answers of {', '.join(found)}")
         threads = torch.get_num_threads()
         try:
-            with running(found) as port:
-                cases = _cases(found, port)
+            with running(found) as port, closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as line:
+                cases = _cases(found, line)
                 timings = interleaved(cases, repeats, warm_up=3)
         finally:
             torch.set_num_threads(threads)
@@ -116,8 +116,7 @@ def running(folders: Mapping[str, Path]) -> Iterator[int]:
             thread.join()
 
 
-def _cases(found: Mapping[str, Path], port: int) -> dict[str, Callable[[], object]]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+def _cases(found: Mapping[str, Path], connection: http.client.HTTPConnection) -> dict[str, Callable[[], object]]:
     stroke = _stroke()
     models = json.loads(_ask(connection, "GET", "/api/models"))["models"]
     cases: dict[str, Callable[[], object]] = {}

@@ -15,7 +15,7 @@ from torch import Tensor
 from paircaps._files import write_whole
 from paircaps.cli.arguments import add_dataset_option, data_folder, path, whole_number
 from paircaps.cli.output import add_output, require_places, show_result
-from paircaps.data import ImageDataset
+from paircaps.data import DataError, ImageDataset
 from paircaps.data.named import load_named
 from paircaps.data.pictures import FITS
 from paircaps.errors import PaircapsError
@@ -35,6 +35,7 @@ from paircaps.machine import machine_line
 from paircaps.model_files import find_models, load
 from paircaps.network import Network
 from paircaps.predict import find_pictures, read_picture
+from paircaps.training.datasets import targets
 from paircaps.training.run_data import own_dataset, require_classes, require_shape
 
 VIEWS = ("reconstruct", "perturb", "agreement", "tree")
@@ -94,7 +95,7 @@ def run_explain(options: argparse.Namespace) -> int:
     network = load(options.folder)
     views = _views(network, options.only)
     label = _label(network, options.label)
-    pictures = _pictures(network, options, label)
+    pictures, bad = _pictures(network, options, label)
     _make_folder(options.out)
     draw: dict[str, Callable[[], dict[str, bytes]]] = {
         "reconstruct": lambda: _reconstruct(network, pictures),
@@ -106,7 +107,7 @@ def run_explain(options: argparse.Namespace) -> int:
         for name, content in draw[view]().items():
             write_whole(options.out / name, content)
             print(options.out / name, flush=True)
-    return 0
+    return 1 if bad else 0
 
 
 def _views(network: Network, asked: list[str] | None) -> list[str]:
@@ -137,20 +138,37 @@ def _label(network: Network, name: str | None) -> int | None:
     return network.classes.index(name)
 
 
-def _pictures(network: Network, options: argparse.Namespace, label: int | None) -> Pictures:
-    """The files that were named, or images of a dataset."""
+def _pictures(network: Network, options: argparse.Namespace, label: int | None) -> tuple[Pictures, int]:
+    """The files that were named, or images of a dataset; and how many could not be read."""
     if options.files and options.data:
         raise PaircapsError(f"give pictures or --data {options.data}, not both")
     if options.files:
-        sources = list(find_pictures(options.files))
-        images = [read_picture(network, source, fit=options.fit, invert=options.invert) for source in sources]
-        return Pictures([Path(source.name).name for source in sources], torch.stack(images), label)
+        return _files(network, options, label)
     dataset = _dataset(options.folder, options, options.split)
     require_shape(network, dataset)
     chosen = some_of_each(dataset, options.count)
     batch = dataset.batch(chosen)
-    names = [f"{dataset.classes[int(of)]}, no. {number}" for of, number in zip(batch.labels, chosen, strict=True)]
-    return Pictures(names, batch.images, label)
+    labels, _ = targets(batch)
+    shown = [" + ".join(dataset.classes[of] for of in every) for every in labels.reshape(len(chosen), -1).tolist()]
+    names = [f"{text}, no. {number}" for text, number in zip(shown, chosen, strict=True)]
+    return Pictures(names, batch.images, label), 0
+
+
+def _files(network: Network, options: argparse.Namespace, label: int | None) -> tuple[Pictures, int]:
+    """Pictures of files; one that cannot be read does not stop the others, unless there are none."""
+    names, images, errors = [], [], []
+    for source in find_pictures(options.files):
+        try:
+            images.append(read_picture(network, source, fit=options.fit, invert=options.invert))
+        except DataError as error:
+            errors.append(str(error))
+            continue
+        names.append(Path(source.name).name)
+    if not images:
+        raise PaircapsError("; ".join(errors))
+    for error in errors:
+        print(f"paircaps: {error}", file=sys.stderr)
+    return Pictures(names, torch.stack(images), label), len(errors)
 
 
 def _dataset(folder: Path, options: argparse.Namespace, split: str) -> ImageDataset:
@@ -203,24 +221,38 @@ def _file_names(view: str, names: list[str]) -> list[str]:
 def run_equivariance(options: argparse.Namespace) -> int:
     """Warp images, and see what becomes of poses and activations."""
     require_places(options.out, picture=True)
-    networks, data = {}, {}
+    networks, names = {}, {}
     for name, folder in find_models(options.folders).items():
         network = load(folder)
-        data = {split: _dataset(folder, options, split) for split in ("train", "test")}
-        for dataset in data.values():
+        data = [_dataset(folder, options, split) for split in ("train", "test")]
+        for dataset in data:
             require_shape(network, dataset)
             require_classes(network, dataset)
-        networks[name] = network, {split: upright(dataset) for split, dataset in data.items()}
+        networks[name], names[name] = (network, *map(upright, data)), data[1].info.name
+    if len(set(names.values())) > 1:
+        own = ", ".join(f"{name} {dataset}" for name, dataset in names.items())
+        raise PaircapsError(f"networks of different datasets cannot be compared ({own}): give --data NAME")
     measured = []
-    for name, (network, base) in networks.items():
+    for name, (network, fit_on, test_on) in networks.items():
         print(f"warping images for {name} ...", file=sys.stderr, flush=True)
-        measured.append(measure(name, network, base["train"], base["test"], options.images, options.seed).as_dict())
-    names = {split: f"{split} split" for split in data}
+        _warn_of_few(network, options.images)
+        measured.append(measure(name, network, fit_on, test_on, options.images, options.seed).as_dict())
     result = {
         "networks": measured,
-        "data": {"name": data["test"].info.name, "fit": names["train"], "test": names["test"]},
+        "data": {"name": next(iter(names.values())), "fit": "train split", "test": "test split"},
         "images": options.images,
         "seed": options.seed,
         "machine": machine_line(),
     }
     return show_result(result, as_markdown, options, draw_equivariance)
+
+
+def _warn_of_few(network: Network, images: int) -> None:
+    """A read-out with as many weights as images fits anything."""
+    wanted = 4 * len(network.classes) * (network.model.pose_dim + 1)
+    if images < wanted:
+        print(
+            f"paircaps: note: {images:,} images are few for {len(network.classes)} read-outs of "
+            f"{network.model.pose_dim} numbers each, so R² will come out too low; {wanted:,} would do",
+            file=sys.stderr,
+        )

@@ -34,7 +34,7 @@ _FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
 _DETAIL = 4
 """How many times the wanted size a picture keeps before it is resized with care."""
 
-_LARGE, _STRIP = 1 << 20, 1 << 18
+_LARGE, _STRIP, _LONGEST = 1 << 20, 1 << 18, 1 << 15
 _ORIENTATION = 0x0112
 _SMALL_PIXELS = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16B": 2, "I;16L": 2}
 """Bytes of a pixel in Pillow's memory, where they are not 4."""
@@ -119,11 +119,12 @@ def _too_large(name: str, seen: str, most: int) -> DataError:
 
 def _require_memory_for(picture: Image.Image, whole: int, name: str, most: int) -> None:
     """Refuse a picture that would take too much, of ``whole`` pixels in its file, before it is decoded."""
-    stored = (
-        picture.width
-        * picture.height
-        * (_SMALL_PIXELS.get(picture.mode, 4) + _DECODER_PIXELS.get(picture.format or "", 0))
-    )
+    if max(picture.size) > _LONGEST:
+        raise DataError(
+            f"{name}: {picture.width}×{picture.height} is too long here, a side has {_LONGEST:,} pixels at most"
+        )
+    bytes_a_pixel = _SMALL_PIXELS.get(picture.mode, 4) + _DECODER_PIXELS.get(picture.format or "", 0)
+    stored = picture.width * picture.height * bytes_a_pixel
     if "progressive" in picture.info:  # then libjpeg holds all coefficients, of 16 bits each, at full size
         stored += 2 * len(picture.getbands()) * whole
     if stored > most:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import BaseModel, Field
 
 
@@ -70,7 +72,9 @@ class PoseToDraw(BaseModel):
 
     model: str = Field(description="name of a network with a decoder")
     label: str = Field(alias="class", description="whose capsule has the pose")
-    pose: list[float] = Field(description="as many finite numbers as its pose_dim says", max_length=65_536)
+    pose: list[Annotated[float, Field(strict=True, allow_inf_nan=False)]] = Field(
+        description="as many numbers as its pose_dim says, none beyond a million", max_length=16_384
+    )
 
 
 class Drawing(BaseModel):

@@ -9,14 +9,13 @@ from typing import Annotated, Literal
 from fastapi import FastAPI, File, Form, Request, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 import paircaps
 from paircaps.errors import PaircapsError
 from paircaps.serve.answers import Drawing, Models, PoseToDraw, Prediction, Problem
-from paircaps.serve.guard import Guard
+from paircaps.serve.guard import LARGEST, Guard
 from paircaps.serve.networks import Networks, UnknownError
 
 KINDS = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
@@ -25,9 +24,13 @@ PAGES = {"/": "index.html", "/docs": "docs.html"}
 FILES = ("page.js", "pad.js", "view.js", "style.css", "docs.js", "icon.svg")
 
 _REFUSED = {
-    400: {"model": Problem, "description": "The picture cannot be read, or a number is wrong."},
+    400: {
+        "model": Problem,
+        "description": "The picture cannot be read or would unpack to too much, or a number is wrong.",
+    },
     403: {"model": Problem, "description": "Asked under a foreign name, or by a page of another site."},
     404: {"model": Problem, "description": "No such model or class."},
+    408: {"model": Problem, "description": "The request did not come to its end."},
     413: {"model": Problem, "description": "Too large."},
     422: {"model": Problem, "description": "A field is missing or of the wrong kind."},
 }
@@ -61,7 +64,10 @@ def _add_answers(app: FastAPI, networks: Networks) -> None:
 
     @app.post("/api/predict", summary="Say what a picture shows", responses=_REFUSED)  # pyright: ignore[reportArgumentType]
     async def predict(
-        file: Annotated[UploadFile, File(description="a PNG, JPEG, BMP or WebP picture of any size")],
+        request: Request,
+        file: Annotated[
+            UploadFile, File(description=f"a PNG, JPEG, BMP or WebP picture of at most {LARGEST >> 20} MB; see 400")
+        ],
         model: Annotated[str | None, Form(description="name of a network; the first unless told")] = None,
         label: Annotated[
             str | None, Form(alias="class", description="look at this class, not at the most active one")
@@ -72,14 +78,16 @@ def _add_answers(app: FastAPI, networks: Networks) -> None:
         invert: Annotated[bool, Form(description="exchange dark and light: dark digits on light paper")] = False,
         compare: Annotated[bool, Form(description="ask all other networks too")] = False,
     ) -> Prediction:
+        if len((await request.form()).getlist("file")) > 1:
+            raise HTTPException(400, "one picture at a time: there are several fields 'file'")
         content = await file.read()
         if not content:
             raise HTTPException(400, "the picture is empty: a file without a byte in it")
-        return await run_in_threadpool(networks.predict, content, model, label, fit, invert, compare)
+        return await networks.work(networks.predict, content, model, label, fit, invert, compare)
 
     @app.post("/api/draw", summary="Draw a pose", responses=_REFUSED)  # pyright: ignore[reportArgumentType]
     async def draw(asked: PoseToDraw) -> Drawing:
-        return await run_in_threadpool(networks.draw, asked.model, asked.label, asked.pose)
+        return await networks.work(networks.draw, asked.model, asked.label, asked.pose)
 
 
 def _add_pages(app: FastAPI) -> None:
@@ -107,18 +115,26 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     def wrong(_: Request, error: RequestValidationError) -> JSONResponse:
-        return JSONResponse({"detail": "; ".join(_sentence(one) for one in error.errors())}, 422)
+        return JSONResponse({"detail": _sentence(error.errors()[0])}, 422)
 
     @app.exception_handler(HTTPException)
     def refused(request: Request, error: HTTPException) -> JSONResponse:
-        detail = f"nothing here at {request.url.path[:200]}" if error.status_code == 404 else str(error.detail)
+        own = {
+            404: f"nothing here at {request.url.path[:200]}",
+            405: f"{request.method} is not answered at {request.url.path[:200]}",
+        }
+        detail = own.get(error.status_code, str(error.detail))
+        if "error parsing the body" in detail:  # FastAPI's words
+            detail = "the request cannot be read: is it a form with the boundary that its header names?"
         return JSONResponse({"detail": detail}, error.status_code)
 
 
 def _sentence(error: dict) -> str:
-    """Of one thing that is wrong with a request."""
-    place = [str(part) for part in error["loc"] if part != "body"]
-    field = ".".join(place) or "the request"
-    if error["type"] == "missing" and place == ["file"]:
+    """Of the first thing that is wrong with a request."""
+    place = [str(part)[:80] for part in error["loc"] if part != "body"]
+    if error["type"] == "json_invalid":
+        return f"the request is no JSON, from its character {place[0] if place else 0} on"
+    if place == ["file"]:
         return "no picture: send its file in the multipart field 'file'"
-    return f"{field}: {error['msg'][:200].lower()}"
+    said = error["msg"][:200]
+    return f"{'.'.join(place) or 'the request'}: {said[:1].lower()}{said[1:]}"

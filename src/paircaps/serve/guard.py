@@ -9,17 +9,20 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+import re
 import time
 from collections.abc import Iterable
 
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-LARGEST = 8 << 20
-"""Bytes of a request."""
+LARGEST, SMALL = 8 << 20, 256 << 10
+"""Bytes of a request with a picture, and of any other."""
 
-_DRAINED = 160 << 20
-"""Bytes of a larger request that are read and dropped: most clients listen only when they have said it all."""
+PICTURES = "/api/predict"
+
+_AT_ONCE = 1
+"""Requests of more than SMALL bytes that are taken in at a time; the others wait, so that memory stays."""
 
 IDLE, LONGEST = 10.0, 60.0
 """Seconds that a request may pause, and may take as a whole."""
@@ -50,6 +53,7 @@ class Guard:
         self.app = app
         self.hosts = {host.lower().strip("[]") for host in (*LOCAL, *hosts)}
         self.any_address = any_address
+        self.turn = asyncio.Semaphore(_AT_ONCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application."""
@@ -62,13 +66,18 @@ class Guard:
         if refusal is not None:
             await _refuse(send, 403, refusal)
             return
-        length = headers.get("content-length", "0")
-        if length.isdigit() and int(length) > LARGEST:
-            if int(length) <= _DRAINED:
-                await _drain(receive)
-            await _refuse(send, 413, _too_large(f"{int(length):,} bytes are"))
+        most = LARGEST if scope["path"] == PICTURES else SMALL
+        length = headers.get("content-length", "")
+        if length.isdigit() and int(length) > most:
+            await _drain(receive)  # most clients listen only when they have said it all
+            await _refuse(send, 413, _too_large(f"{int(length):,} bytes are", most))
             return
-        await self.app(scope, _Bounded(receive), _with_headers(send))
+        bounded, answered = _Bounded(receive, most), _with_headers(send)
+        if scope["method"] in ("GET", "HEAD") or (length.isdigit() and int(length) <= SMALL):
+            await self.app(scope, bounded, answered)
+        else:
+            async with self.turn:
+                await self.app(scope, bounded, answered)
 
     def _refusal(self, headers: dict[str, str]) -> str | None:
         host = headers.get("host", "")
@@ -94,21 +103,20 @@ def _is_address(host: str) -> bool:
 
 
 def _without_port(host: str) -> str:
-    """``[::1]:80`` to ``::1``, ``name:80`` to ``name``."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+    """``[::1]:80`` to ``::1``, ``name:80`` to ``name``; nothing of what is neither."""
+    found = re.fullmatch(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]/@\s]+))(?::\d{1,5})?", host)
+    return (found[1] or found[2]) if found else ""
 
 
-def _too_large(what: str) -> str:
-    return f"{what} too many, {LARGEST:,} at most; a picture need not be larger than the network's own"
+def _too_large(what: str, most: int) -> str:
+    return f"{what} too many, {most:,} at most"
 
 
 class _Bounded:
     """What is received, while it is not too much and does not take too long."""
 
-    def __init__(self, receive: Receive) -> None:
-        self.receive, self.read, self.begin = receive, 0, time.monotonic()
+    def __init__(self, receive: Receive, most: int) -> None:
+        self.receive, self.most, self.read, self.begin = receive, most, 0, time.monotonic()
 
     async def __call__(self) -> Message:
         left = min(IDLE, LONGEST - (time.monotonic() - self.begin))
@@ -119,14 +127,14 @@ class _Bounded:
                 408, f"the request did not come to its end within {IDLE:g} seconds of silence"
             ) from None
         self.read += len(message.get("body", b""))
-        if self.read > LARGEST:
-            raise HTTPException(413, _too_large(f"more than {LARGEST:,} bytes are"))
+        if self.read > self.most:
+            raise HTTPException(413, _too_large(f"more than {self.most:,} bytes are", self.most))
         return message
 
 
 async def _drain(receive: Receive) -> None:
     """Read to the end, or until it takes too long."""
-    bounded, more = _Bounded(receive), True
+    bounded, more = _Bounded(receive, LARGEST), True
     while more:
         bounded.read = 0
         try:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
-import math
-import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -30,7 +31,12 @@ from paircaps.serve.answers import AgreementMap, Drawing, ModelFacts, Opinion, P
 MAX_MEMORY = 36 << 20
 """Bytes that a picture may take while it is unpacked."""
 
+FARTHEST = 1e6
+"""Largest number of a pose that is drawn."""
+
 _FAMILIAR = 512
+
+Answer = TypeVar("Answer")
 
 
 class UnknownError(PaircapsError):
@@ -70,7 +76,7 @@ class Loaded:
     def index(self, class_name: str) -> int:
         """Of a class."""
         if class_name not in self.network.classes:
-            raise UnknownError(f"no class {class_name!r}: {self.name} knows {', '.join(self.network.classes)}")
+            raise UnknownError(f"no class {_short(class_name)}: {self.name} knows {', '.join(self.network.classes)}")
         return self.network.classes.index(class_name)
 
     def names(self, activation: Tensor) -> list[str]:
@@ -84,14 +90,16 @@ class Loaded:
 
 
 class Networks:
-    """All networks of a server. One question is worked on at a time: two cores are no faster with more.
+    """All networks of a server. Questions are worked on one after the other, in one thread.
+
+    Two cores are hardly faster with more, and every thread that ran PyTorch once keeps some memory.
 
     Args:
         folders: of trained networks, by name.
     """
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
-        self._lock = threading.Lock()
+        self._worker = ThreadPoolExecutor(max_workers=1)
         self._loaded: dict[str, Loaded] = {}
         for name, folder in folders.items():
             network = load(folder)
@@ -107,8 +115,12 @@ class Networks:
         if name is None or name == "":
             return next(iter(self._loaded.values()))
         if name not in self._loaded:
-            raise UnknownError(f"no model {name!r}: here are {', '.join(self._loaded)}")
+            raise UnknownError(f"no model {_short(name)}: here are {', '.join(self._loaded)}")
         return self._loaded[name]
+
+    async def work(self, question: Callable[..., Answer], *arguments: object) -> Answer:
+        """Ask when it is one's turn."""
+        return await asyncio.get_running_loop().run_in_executor(self._worker, question, *arguments)
 
     @torch.inference_mode()
     def predict(
@@ -126,15 +138,12 @@ class Networks:
         """
         asked = self[name]
         label = None if not class_name else asked.index(class_name)
-        with self._lock:
-            picture = Source("the picture", lambda: content)
-            pictures = {asked.name: read_picture(asked.network, picture, fit=fit, invert=invert, max_memory=MAX_MEMORY)}
-            answer = _predict(asked, pictures[asked.name].unsqueeze(0), label)
-            if compare:
-                others = [loaded for loaded in self._loaded.values() if loaded.name != asked.name]
-                answer.others = [
-                    _opinion(other, _fitted(other, asked, pictures, picture, fit, invert)) for other in others
-                ]
+        picture = Source("the picture", lambda: content)
+        pictures = {asked.name: read_picture(asked.network, picture, fit=fit, invert=invert, max_memory=MAX_MEMORY)}
+        answer = _predict(asked, pictures[asked.name].unsqueeze(0), label)
+        if compare:
+            others = [loaded for loaded in self._loaded.values() if loaded.name != asked.name]
+            answer.others = [_opinion(other, _fitted(other, asked, pictures, picture, fit, invert)) for other in others]
         return answer
 
     @torch.inference_mode()
@@ -144,12 +153,15 @@ class Networks:
         label = asked.index(class_name)
         network = asked.network
         if network.decoder is None:
-            raise PaircapsError(f"{name} was trained without a decoder: it cannot draw")
-        if len(pose) != network.model.pose_dim or not all(map(math.isfinite, pose)):
-            raise PaircapsError(f"a pose of {name} is {network.model.pose_dim} finite numbers, got {len(pose)} numbers")
+            raise PaircapsError(f"{asked.name} was trained without a decoder: it cannot draw")
+        if len(pose) != network.model.pose_dim:
+            raise PaircapsError(f"a pose of {asked.name} is {network.model.pose_dim} numbers, got {len(pose)}")
+        if max(map(abs, pose)) > FARTHEST:
+            raise PaircapsError(
+                f"numbers of a pose lie between -{FARTHEST:g} and {FARTHEST:g}, got {max(pose, key=abs):g}"
+            )
         poses = torch.zeros(1, network.model.num_classes, network.model.pose_dim)
-        with self._lock:
-            drawn = draw_poses(network.decoder, poses, torch.tensor([label]), torch.tensor([pose], dtype=torch.float32))
+        drawn = draw_poses(network.decoder, poses, torch.tensor([label]), torch.tensor([pose], dtype=torch.float32))
         return Drawing(picture=data_address(drawn[0]))
 
 
@@ -213,3 +225,8 @@ def data_address(image: Tensor) -> str:
     file = io.BytesIO()
     Image.fromarray(pixels.permute(1, 2, 0).squeeze(-1).numpy()).save(file, "PNG", compress_level=1)
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _short(text: str) -> str:
+    """What somebody sent, quoted, but not by the page."""
+    return repr(text if len(text) <= 80 else text[:80] + "…")

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import logging
+import platform
 import socket
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
@@ -12,6 +17,9 @@ import uvicorn
 from paircaps.errors import PaircapsError
 from paircaps.serve.app import create_app
 from paircaps.serve.networks import Networks
+
+_MMAP_THRESHOLD = -3
+"""Number of that setting in malloc.h."""
 
 EVERYWHERE = ("0.0.0.0", "::")
 
@@ -36,18 +44,21 @@ def serve(
 
 def server(folders: Mapping[str, Path], host: str, allowed: Iterable[str]) -> uvicorn.Server:
     """A server with its networks loaded, ready to run."""
+    logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
+    _give_memory_back()
     networks = Networks(folders)
     # one picture is too little to share: two threads wait for each other wherever another process is busy
     torch.set_num_threads(1)
     app = create_app(networks, [host, *allowed], any_address=host in EVERYWHERE)
     config = uvicorn.Config(
         app,
-        log_level="warning",
+        log_level="error",  # what strangers send is not worth a line in one's terminal
         access_log=False,
         timeout_keep_alive=15,
         server_header=False,
         lifespan="off",
         ws="none",
+        timeout_graceful_shutdown=2,
     )
     return uvicorn.Server(config)
 
@@ -60,17 +71,18 @@ def listen(host: str, port: int) -> socket.socket:
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(
-            family, kind, protocol
-        )  # without the protocol asyncio leaves Nagle on: 40 ms an answer
+    except OSError as error:
+        raise PaircapsError(f"--host {host}: no such address: {error.strerror or error}") from None
+    listening = socket.socket(family, kind, protocol)  # without the protocol asyncio leaves Nagle on: 40 ms an answer
+    try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(128)
     except OSError as error:
-        raise PaircapsError(
-            f"cannot listen on {host}, port {port}: {error.strerror or error}; another --port may be free, and "
-            "--port 0 takes one that is"
-        ) from None
+        listening.close()
+        advice = "another --port may be free, and --port 0 takes one that is"
+        advice = advice if error.errno == errno.EADDRINUSE else "is that an address of this machine?"
+        raise PaircapsError(f"cannot listen on {host}, port {port}: {error.strerror or error}; {advice}") from None
     return listening
 
 
@@ -78,3 +90,12 @@ def _address(listening: socket.socket, host: str) -> str:
     port = listening.getsockname()[1]
     name = "127.0.0.1" if host in EVERYWHERE else f"[{host}]" if ":" in host else host
     return f"http://{name}:{port}"
+
+
+def _give_memory_back() -> None:
+    """Have the C library return the memory of an unpacked picture at once, where it can be told to.
+
+    Of itself glibc keeps blocks of up to 32 MiB for later, once one of them was freed.
+    """
+    if sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 4 << 20)

@@ -32,7 +32,7 @@ def draw_agreement(seen: Agreement, names: Sequence[str], classes: Sequence[str]
             _coupling(row[2], seen, seen.coupling[number])
         _pairs(row[-1], seen, number)
         guess = shortened(classes[int(seen.label[number])], 16)
-        row[0].set_ylabel(f"{shortened(names[number], 16)}\n{guess}", fontsize=8, color=INK)
+        row[0].set_ylabel(f"{shortened(names[number], 20)}\nlooked at: {guess}", fontsize=8, color=INK)
     for axis, title in zip(axes[0], titles, strict=True):
         axis.set_title(title, fontsize=9)
     figure.suptitle("Where the agreement on a class comes from; orange speaks for it, blue against it", fontsize=10)
@@ -43,12 +43,12 @@ def _shares(axis: Any, seen: Agreement, number: int) -> None:
     values = seen.map[number]
     overlay(axis, values, seen.rows, seen.columns, values.abs().max().item())
     least, most = values.min().item(), values.max().item()
-    axis.set_xlabel(f"{least:+.3f} to {most:+.3f}, sum {seen.activation[number].item():.3f}", fontsize=7)
+    axis.set_xlabel(f"{least:+.3g} to {most:+.3g}, sum {seen.activation[number].item():.3g}", fontsize=7)
 
 
 def _coupling(axis: Any, seen: Agreement, values: Tensor) -> None:
     overlay(axis, values, seen.rows, seen.columns, values.max().item())
-    axis.set_xlabel(f"{values.min().item():.3f} to {values.max().item():.3f}", fontsize=7)
+    axis.set_xlabel(f"{values.min().item():.3g} to {values.max().item():.3g}", fontsize=7)
 
 
 def _pairs(axis: Any, seen: Agreement, number: int) -> None:

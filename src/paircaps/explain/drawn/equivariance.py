@@ -8,6 +8,9 @@ from paircaps._figures import as_png, new_figure
 from paircaps.data.poses import POSE
 
 COLOURS = ("#e07b1a", "#2f6fb2", "#3a9d5d", "#6b7280", "#a855a8", "#b23a48")
+_LOWEST = -0.2
+"""Bars end here, however bad a read-out is."""
+
 _UNITS = {"x": "pixels to either side", "y": "pixels up or down", "rotation": "degrees", "scale": "factor", "shear": ""}
 
 
@@ -52,9 +55,11 @@ def _bars(axis: Any, networks: list[dict[str, Any]]) -> None:
     width = 0.8 / len(networks)
     for number, row in enumerate(networks):
         places = [place + (number + 0.5) * width - 0.4 for place in range(len(POSE))]
-        axis.bar(places, [max(row["r2"][kind], 0) for kind in POSE], 0.92 * width, color=COLOURS[number % len(COLOURS)])
+        heights = [max(row["r2"][kind], _LOWEST) for kind in POSE]
+        axis.bar(places, heights, 0.92 * width, color=COLOURS[number % len(COLOURS)])
     axis.set_xticks(range(len(POSE)), POSE)
-    axis.set(ylim=(0, 1), ylabel="R²")
+    axis.axhline(0, color="#333333", linewidth=0.8)
+    axis.set(ylim=(_LOWEST, 1), ylabel="R²")
     axis.set_title("read off the pose of the right capsule", fontsize=9)
     axis.grid(alpha=0.3, axis="y")
     _plain(axis)

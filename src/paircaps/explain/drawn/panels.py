@@ -64,5 +64,6 @@ def _ends(middles: Tensor) -> tuple[float, float]:
 
 
 def shortened(text: str, most: int = 18) -> str:
-    """A name that fits under a small picture."""
+    """A name that fits under a small picture, in one line."""
+    text = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
     return text if len(text) <= most else f"{text[: most // 2 - 1]}…{text[-(most - most // 2) :]}"

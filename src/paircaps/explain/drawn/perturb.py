@@ -36,7 +36,8 @@ def draw_perturbation(seen: Perturbation, number: int, name: str, class_name: st
     axis = right.subplots()
     _grid(axis, drawings[shown])
     nearest = (values[shown] - pose[shown].unsqueeze(-1)).abs().argmin(-1).tolist()
-    _labels(axis, drawings.shape[-2:], shown.tolist(), values[shown], nearest)
+    height, width = drawings.shape[-2:]
+    _labels(axis, (height, width), shown.tolist(), values[shown], nearest)
     beside = zip(left.subplots(2, 1), (seen.images, seen.unchanged), ("input", "redrawn"), strict=True)
     for place, image, title in beside:
         show(place, image[number])

@@ -40,13 +40,13 @@ def draw_reconstruction(seen: Reconstruction, names: Sequence[str], classes: Seq
             above.set_ylabel("input", fontsize=8)
             below.set_ylabel("redrawn", fontsize=8)
     several = seen.label.shape[1] > 1
-    colours = f", a colour each: the more active one {_named(0)}, the other {_named(1)}" if several else ""
+    colours = f": the more active one {_named(0)}, the other {_named(1)}" if several else ""
     figure.suptitle(f"Redrawn from the pose of the most active capsule{'s' if several else ''}{colours}", fontsize=9)
     return as_png(figure)
 
 
 def _caption(labels: list[int], classes: Sequence[str], error: float) -> str:
-    return f"{' + '.join(shortened(classes[label], 12) for label in labels)}\nerror {error:.1f}"
+    return f"as {' + '.join(shortened(classes[label], 12) for label in labels)}\nerror {error:.1f}"
 
 
 def _named(number: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor
@@ -27,7 +28,7 @@ def draw_tree(seen: Tree, name: str, class_name: str) -> bytes:
     grid = figure.add_gridspec(1, 2, width_ratios=[1.9, max(5.0, 0.62 * leaves)])
     picture = figure.add_subplot(grid[0, 0])
     show(picture, seen.image)
-    _number_leaves(picture, seen.levels[-1])
+    _number_leaves(picture, seen.levels[-1], seen.image.shape[-2:])
     picture.set_title(shortened(name, 24), fontsize=8)
     axis = figure.add_subplot(grid[0, 1])
     axis.axis("off")
@@ -74,12 +75,14 @@ def _nodes(axis: Any, level: Level, spots: list[float], height: float, seen: Tre
             inset = axis.inset_axes((spot - width / 2, height - 0.5, width, 0.5), transform=axis.transData)
             _patch(inset, seen.image, level.places[number])
             inset.set_anchor("N")
-            inset.set_xlabel(f"{number + 1}\n{share:+.3f}", fontsize=6.5, color=INK, labelpad=2)
+            inset.set_xlabel(f"{number + 1}\n{share:+.3g}", fontsize=6.5, color=INK, labelpad=2)
             continue
-        axis.plot([spot], [height], "o", ms=26 if title else 20, mfc="white", mec=INK, mew=1.2, zorder=3)
-        axis.text(spot, height, str(capsule), ha="center", va="center", fontsize=9, color=INK, zorder=4)
-        label = f"{shortened(title, 20)}: {share:.3f}" if title else f"{share:+.3f}"
-        axis.text(spot, height + 0.2, label, ha="center", va="bottom", fontsize=7.5, color=INK, zorder=4)
+        axis.plot([spot], [height], "o", ms=26 if title else 22, mfc="white", mec=INK, mew=1.2, zorder=3)
+        inside = title if title and len(title) <= 2 else "" if title else f"#{capsule}"
+        axis.text(spot, height, inside, ha="center", va="center", fontsize=8, color=INK, zorder=4)
+        label = f"{shortened(title, 20)}: {share:.3g}" if title else f"{share:+.3g}"
+        behind = {"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.85}
+        axis.text(spot, height + 0.2, label, ha="center", va="bottom", fontsize=7.5, color=INK, zorder=4, bbox=behind)
 
 
 def _patch(axis: Any, image: Tensor, place: Tensor) -> None:
@@ -87,19 +90,20 @@ def _patch(axis: Any, image: Tensor, place: Tensor) -> None:
     show(axis, image)
     half = _PATCH * min(image.shape[-2:]) / 2
     x, y = place.tolist()
-    axis.set(xlim=(x - half, x + half), ylim=(y + half, y - half), facecolor="#dddddd")
+    axis.set(xlim=(x - half, x + half), ylim=(y + half, y - half), facecolor="#f1f1f1")
 
 
-def _number_leaves(axis: Any, leaves: Level) -> None:
-    """Numbers where leaves look; those of one place side by side."""
+def _number_leaves(axis: Any, leaves: Level, size: Sequence[int]) -> None:
+    """Numbers where leaves look, at the edge a little inside; those of one place side by side."""
+    height, width = size
     at: dict[tuple[float, float], list[int]] = {}
     for number, place in enumerate(leaves.places.tolist()):
         at.setdefault((round(place[0], 1), round(place[1], 1)), []).append(number + 1)
     for (x, y), numbers in at.items():
         axis.text(
-            x,
-            y,
-            ",".join(map(str, numbers)),
+            min(max(x, 0.04 * width), 0.96 * width),
+            min(max(y, 0.04 * height), 0.96 * height),
+            " · ".join(map(str, numbers)),
             ha="center",
             va="center",
             fontsize=6.5,

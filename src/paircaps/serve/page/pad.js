@@ -6,9 +6,11 @@ const MOST_UNDO = 30;
 const TALL = 20; // pixels that a digit of MNIST is tall
 
 export class Pad {
-  constructor(canvas, changed) {
+  // changed: told of new ink; moved: told that the keyboard's pen is elsewhere.
+  constructor(canvas, changed, moved) {
     this.canvas = canvas;
     this.changed = changed;
+    this.moved = moved;
     this.context = canvas.getContext("2d", { willReadFrequently: true });
     this.past = [];
     this.picture = null;
@@ -126,31 +128,34 @@ export class Pad {
   #listen() {
     const { canvas } = this;
     let last = null;
+    let pointer = null; // one finger draws; a second one, or a palm, does not
     canvas.addEventListener("pointerdown", (event) => {
-      if (event.button !== 0) return;
+      if (event.button !== 0 || !event.isPrimary) return;
       canvas.setPointerCapture(event.pointerId);
+      pointer = event.pointerId;
       this.pen = null;
       this.#remember();
       last = this.#at(event);
       this.#line(last, last);
     });
     canvas.addEventListener("pointermove", (event) => {
-      if (!last) return;
+      if (!last || event.pointerId !== pointer) return;
       for (const step of event.getCoalescedEvents?.().concat(event) ?? [event]) {
         const next = this.#at(step);
         this.#line(last, next);
         last = next;
       }
     });
-    for (const end of ["pointerup", "pointercancel"]) canvas.addEventListener(end, () => (last = null));
-    canvas.addEventListener("keydown", (event) => this.#key(event));
-    canvas.addEventListener("blur", () => {
-      this.pen = null;
-      this.changed();
-    });
+    for (const end of ["pointerup", "pointercancel"]) {
+      canvas.addEventListener(end, (event) => {
+        if (event.pointerId === pointer) last = null;
+      });
+    }
+    canvas.addEventListener("keydown", (event) => this.key(event));
+    canvas.addEventListener("blur", () => this.#lift());
   }
 
-  #key(event) {
+  key(event) {
     const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
     if (event.key.toLowerCase() === "z" && !event.altKey) this.undo();
     else if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -164,8 +169,9 @@ export class Pad {
   }
 
   #lift() {
+    if (!this.pen) return;
     this.pen = null;
-    this.changed();
+    this.moved();
   }
 
   #toggle() {
@@ -174,7 +180,8 @@ export class Pad {
     if (this.pen.down) {
       this.#remember();
       this.#line(this.pen, this.pen);
-    } else this.changed();
+    }
+    this.moved();
   }
 
   #move(x, y, fine) {
@@ -184,7 +191,7 @@ export class Pad {
     this.pen.x = Math.min(Math.max(this.pen.x + x * step, 0), this.canvas.width);
     this.pen.y = Math.min(Math.max(this.pen.y + y * step, 0), this.canvas.height);
     if (this.pen.down) this.#line(from, this.pen);
-    else this.changed();
+    this.moved();
   }
 
   #middle() {

@@ -12,14 +12,21 @@ const state = {
 };
 let setBars, setSliders;
 
-const pad = new Pad($("pad"), () => {
+const pad = new Pad($("pad"), drawing, () => showMap());
+
+function drawing() {
   $("invitation").hidden = !pad.empty;
   $("undo").disabled = pad.past.length === 0;
+  $("invert-label").hidden = !pad.picture;
+  if (pad.empty) {
+    state.label = null;
+    show(null); // at once: no answer is waited for
+  }
   ask();
-});
+}
 
 // Calls a function for the latest state only: never two at once, and never for a state that has passed.
-function latest(run) {
+function latest(run, failed) {
   let busy = false;
   let again = false;
   return async () => {
@@ -34,6 +41,7 @@ function latest(run) {
         await run();
       } catch (error) {
         problem(error.message);
+        failed?.();
       }
     } while (again);
     busy = false;
@@ -41,11 +49,12 @@ function latest(run) {
 }
 
 const ask = latest(async () => {
-  if (!state.model) return;
-  if (pad.empty) return show(null);
+  if (!state.model || pad.empty) return;
+  const { model, label } = state;
   const answer = await predict(await pad.file());
-  if (!pad.empty) show(answer);
-});
+  // what was asked of another network, of another class, or of a board that is clean by now, is no answer
+  if (!pad.empty && state.model === model && state.label === label) show(answer);
+}, () => show(null));
 
 const draw = latest(async () => {
   const { model, answer, pose } = state;
@@ -104,10 +113,8 @@ function showVerdict(answer) {
 function showOthers(answer) {
   $("others-box").hidden = !answer?.others.length;
   if (!answer?.others.length) return;
-  const held = document.activeElement?.closest("#others") ? document.activeElement.textContent : null;
   const differ = others($("others"), answer, answer.classes, choose);
   $("agreed").textContent = differ ? `${differ} of ${answer.others.length} disagree.` : "They all agree.";
-  if (held) $("others").querySelector("button")?.focus();
 }
 
 function showMap() {
@@ -142,6 +149,14 @@ function movedSlider(place, value) {
   state.pose = state.pose.with(place, value);
   $("reset").disabled = false;
   draw();
+}
+
+function namedInAddress() {
+  try {
+    return decodeURIComponent(location.hash.slice(1));
+  } catch {
+    return ""; // a broken address names nobody
+  }
 }
 
 function choose(name) {
@@ -185,7 +200,6 @@ async function take(file) {
   const grey = state.model.channels === 1;
   $("invert").checked = grey && isLight(picture);
   pad.show(picture, $("invert").checked);
-  $("invert-label").hidden = false;
 }
 
 function pictureOf(address) {
@@ -193,11 +207,7 @@ function pictureOf(address) {
 }
 
 function listen() {
-  $("clear").addEventListener("click", () => {
-    state.label = null;
-    $("invert-label").hidden = true;
-    pad.clear();
-  });
+  $("clear").addEventListener("click", () => pad.clear());
   $("undo").addEventListener("click", () => pad.undo());
   $("show-map").addEventListener("change", showMap);
   $("invert").addEventListener("change", () => pad.picture && pad.show(pad.picture, $("invert").checked));
@@ -208,6 +218,10 @@ function listen() {
   $("file").addEventListener("change", (event) => {
     take(event.target.files[0]);
     event.target.value = ""; // the same file may be chosen again
+  });
+  window.addEventListener("hashchange", () => choose(namedInAddress()));
+  document.addEventListener("keydown", (event) => {
+    if (event.target === document.body) pad.key(event); // nothing else has the focus
   });
   document.addEventListener("paste", (event) => take(event.clipboardData.files[0]));
   for (const kind of ["dragover", "dragleave", "drop"]) {
@@ -228,7 +242,7 @@ async function begin() {
   }
   listen();
   $("undo").disabled = true;
-  choose(decodeURIComponent(location.hash.slice(1)));
+  choose(namedInAddress());
 }
 
 begin().catch((error) => problem(error.message));

@@ -29,6 +29,7 @@ function row(name, onclick) {
 export function bars(list, classes, chosen) {
   const rows = classes.map((name) => row(name, () => chosen(name)));
   list.replaceChildren(...rows.map(({ item }) => item));
+  list.style.setProperty("--names", `${Math.min(Math.max(...classes.map((name) => name.length)), 12) + 0.5}ch`);
   return (answer) => {
     for (const [place, name] of classes.entries()) {
       const { button, fill, value } = rows[place];
@@ -43,7 +44,7 @@ export function others(list, answer, own, chosen) {
   const said = answer.others.map(({ model, classes, certainty }) => {
     const { item, fill, value } = row(model, () => chosen(model));
     fill.style.transform = `scaleX(${certainty})`;
-    value.textContent = `${classes.join(" + ")}  ${percent(certainty)}`;
+    value.textContent = `${classes.join(" + ")} (${percent(certainty)})`;
     const different = classes.join() !== own.join();
     item.classList.toggle("different", different);
     return { item, different };
@@ -52,7 +53,7 @@ export function others(list, answer, own, chosen) {
   return said.filter(({ different }) => different).length;
 }
 
-export const percent = (value) => `${Math.round(100 * value)} %`;
+export const percent = (value) => `${Math.round(100 * value)}\u00a0%`;
 
 // Shares over the drawing: orange speaks for the class, blue against it.
 export function map(canvas, agreement, scale) {

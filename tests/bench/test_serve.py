@@ -1,0 +1,27 @@
+from explain.small import saved, small_network
+
+from paircaps.bench.serve import as_markdown, bench_serve
+
+
+def test_every_question_is_timed(tmp_path):
+    for name in ("fm", "dynamic"):
+        saved(tmp_path / name, small_network(name))
+    saved(tmp_path / "mute", small_network(decoder="none"))
+    result = bench_serve([tmp_path], repeats=2)
+    names = [row["case"] for row in result["rows"]]
+    assert names == [
+        "a stroke, fm",
+        "a slider, fm",
+        "a stroke, dynamic",
+        "a slider, dynamic",
+        "a stroke, mute",
+        "a stroke, fm and all 2 others",
+    ]
+    assert all(
+        0 < row["low"] <= row["median"] <= row["high"] <= row["worst"] + 1e-9 or row["repeats"] == 2
+        for row in result["rows"]
+    )
+    text = as_markdown(result)
+    assert "| a stroke, fm |" in text
+    assert "at most" in text
+    assert "2 interleaved repeats" in text

@@ -1,0 +1,149 @@
+"""paircaps explain and paircaps equivariance, as a person uses them."""
+
+import json
+
+import pytest
+from explain.small import saved, small_network, stacked_network
+from PIL import Image
+from serve.pictures import as_file, seven
+
+
+@pytest.fixture
+def model(tmp_path):
+    return saved(tmp_path / "model", small_network(size=28))
+
+
+@pytest.fixture
+def picture(tmp_path):
+    path = tmp_path / "seven.png"
+    path.write_bytes(as_file(seven()))
+    return path
+
+
+def opened(folder):
+    for path in folder.iterdir():
+        Image.open(path).verify()
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_every_view_of_a_picture(run, model, picture, tmp_path):
+    code, out, _ = run("explain", model, picture, "-o", tmp_path / "new" / "out")
+    assert code == 0
+    names = ["agreement.png", "perturb-1.png", "reconstruct.png", "tree-1.png"]
+    assert opened(tmp_path / "new" / "out") == names
+    assert sorted(line.rpartition("/")[2] for line in out.splitlines()) == names
+
+
+def test_one_view_of_several_pictures(run, model, picture, tmp_path):
+    code, _, _ = run("explain", model, picture, picture, "-o", tmp_path / "out", "--only", "tree", "--class", "3")
+    assert code == 0
+    assert opened(tmp_path / "out") == ["tree-1.png", "tree-2.png"]
+
+
+def test_images_of_a_dataset(run, tmp_path):
+    model = saved(tmp_path / "model", stacked_network("dynamic", size=28))
+    code, _, _ = run("explain", model, "--data", "glyphs", "--count", 2, "-o", tmp_path / "out", "--only", "agreement")
+    assert code == 0
+
+
+def test_what_a_network_cannot_show_is_noted_or_refused(run, picture, tmp_path):
+    pool = saved(tmp_path / "pool", small_network(model="resnet-pool-small"))
+    code, _, err = run("explain", pool, picture, "-o", tmp_path / "out")
+    assert code == 0
+    assert "note: no agreement and tree: resnet-pool-small has no capsules" in err
+    assert opened(tmp_path / "out") == ["perturb-1.png", "reconstruct.png"]
+    code, _, err = run("explain", pool, picture, "-o", tmp_path / "other", "--only", "tree")
+    assert code == 1
+    assert "tree cannot be drawn: resnet-pool-small has no capsules" in err
+    bare = saved(tmp_path / "bare", small_network(model="resnet-pool-small", decoder="none"))
+    code, _, err = run("explain", bare, picture, "-o", tmp_path / "other")
+    assert code == 1
+    assert "nothing can be drawn" in err
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--class", "eleven"], "--class eleven: the network knows 0, 1"),
+        (["nowhere.png"], "nowhere.png"),
+        (["--data", "cifar9"], "cifar9"),
+        (["--data", "affine-glyphs"], "another shape than the network's, 28×28×1"),
+        ([], "has no config.toml to tell the dataset by: give --data NAME"),
+    ],
+)
+def test_wrong_words_are_refused_before_anything_is_written(run, model, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run("explain", model, *words, "-o", tmp_path / "out")
+    assert code == 1
+    assert message in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_pictures_and_a_dataset_are_not_both_taken(run, model, picture, tmp_path):
+    code, _, err = run("explain", model, picture, "--data", "glyphs", "-o", tmp_path / "out")
+    assert (code, "not both" in err) == (1, True)
+
+
+def test_an_output_that_is_a_file_is_refused(run, model, picture):
+    code, _, err = run("explain", model, picture, "-o", picture)
+    assert code == 1
+    assert "is a file; -o takes a folder" in err
+
+
+def test_equivariance_of_a_folder_of_networks(run, tmp_path):
+    for name in ("one", "two"):
+        saved(tmp_path / "runs" / name, small_network(size=40))
+    files = [tmp_path / f"equivariance.{kind}" for kind in ("md", "json", "png")]
+    outputs = [word for file in files for word in ("-o", file)]
+    code, out, err = run("equivariance", tmp_path / "runs", "--data", "affine-glyphs", "--images", 100, *outputs)
+    assert code == 0
+    assert "warping images for two" in err
+    assert files[0].read_text() == out
+    result = json.loads(files[1].read_text())
+    assert [row["name"] for row in result["networks"]] == ["one", "two"]
+    assert result["networks"][0]["r2"] == result["networks"][1]["r2"], "the same network, measured alike"
+    assert set(result["networks"][0]["curves"]) == {"x", "y", "rotation", "scale", "shear"}
+    Image.open(files[2]).verify()
+
+
+def test_a_bad_picture_does_not_stop_the_others(run, model, picture, tmp_path):
+    (tmp_path / "bad.png").write_text("text")
+    code, _, err = run("explain", model, tmp_path / "bad.png", picture, "-o", tmp_path / "out", "--only", "tree")
+    assert code == 1
+    assert "bad.png: not a PNG" in err
+    assert opened(tmp_path / "out") == ["tree-1.png"]
+
+
+def test_networks_of_different_datasets_are_not_compared(run, tmp_path):
+    for name, size in (("one", 40), ("two", 28)):
+        folder = saved(tmp_path / "runs" / name, small_network(size=size))
+        data = {"one": "affine-glyphs", "two": "glyphs"}[name]
+        folder.joinpath("config.toml").write_text(
+            f'[model]\nname = "resnet-caps-small"\n[data]\nname = "{data}"\n[train]\nsteps = 1\n'
+        )
+    code, _, err = run("equivariance", tmp_path / "runs", "--images", 100)
+    assert code == 1
+    assert "cannot be compared (one affine-glyphs, two glyphs): give --data NAME" in err
+
+
+def test_few_images_are_told(run, tmp_path):
+    model = saved(tmp_path / "model", small_network(size=40))
+    code, _, err = run("equivariance", model, "--data", "affine-glyphs", "--images", 100)
+    assert code == 0
+    assert "100 images are few for 10 read-outs of 16 numbers each" in err
+
+
+def test_equivariance_refuses_in_words(run, tmp_path, model):
+    (tmp_path / "empty").mkdir()
+    code, _, err = run("equivariance", tmp_path / "empty")
+    assert code == 1
+    assert "no trained model here" in err
+    code, _, err = run("equivariance", model, "--data", "affine-glyphs")
+    assert code == 1
+    assert "another shape" in err
+    code, _, err = run("equivariance", model, "-o", tmp_path / "nowhere" / "x.md")
+    assert code == 1
+    assert "no such folder" in err
+    code, _, err = run("equivariance", model, "--images", 5)
+    assert code == 2
