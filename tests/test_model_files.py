@@ -123,3 +123,27 @@ def test_what_is_not_there_is_said(saved, tmp_path):
     refused(folder, "no model.json in it")
     (folder / "checkpoints").mkdir()
     refused(folder, "has not finished")
+
+
+def test_models_are_found_one_by_one_or_in_the_order_they_were_trained(tmp_path):
+    from explain.small import saved, small_network
+
+    from paircaps.model_files import find_models
+
+    network = small_network()
+    for number, name in enumerate(("second", "first", "third")):
+        folder = saved(tmp_path / "runs" / name, network)
+        os.utime(folder / "model.json", (1000 + 10 * number, 1000 + 10 * number))
+    (tmp_path / "runs" / "notes").mkdir()
+    assert list(find_models([tmp_path / "runs"])) == ["second", "first", "third"]
+    assert list(find_models([tmp_path / "runs" / "third", tmp_path / "runs" / "first"])) == ["third", "first"]
+    twice = find_models([tmp_path / "runs" / "first", tmp_path / "runs"])
+    assert list(twice) == ["first", "second", "third"]
+    other = saved(tmp_path / "others" / "first", network)
+    assert list(find_models([tmp_path / "runs" / "first", other])) == ["first", "others/first"]
+    with pytest.raises(ModelFileError, match="another network of that name"):
+        find_models([tmp_path / "runs" / "first", other, saved(tmp_path / "deep" / "others" / "first", network)])
+    with pytest.raises(ModelFileError, match="no trained model here"):
+        find_models([tmp_path / "runs" / "notes"])
+    with pytest.raises(ModelFileError, match="no such folder"):
+        find_models([tmp_path / "nowhere"])
