@@ -7,12 +7,15 @@ import json
 import numpy as np
 import pytest
 import torch
+from explain.small import small_network
 from PIL import Image
 from serve.conftest import multipart
 from serve.pictures import SVG, as_file, cut_out, flat_png, seven, sixteen_bit, turned_by_exif
 
 from paircaps import load
 from paircaps.data import decode_picture
+from paircaps.model_files import save_model
+from paircaps.serve.networks import Networks
 
 
 def image_of(address):
@@ -102,6 +105,16 @@ def test_networks_of_every_kind_answer(predict):
 def test_certainty_of_bounded_activations_is_their_own(predict):
     _, said = predict(as_file(seven()), model="dynamic")
     assert said["certainty"] == pytest.approx(said["activations"])
+
+
+def test_certainty_of_a_network_trained_for_a_margin_is_no_softmax(tmp_path):
+    folder = tmp_path / "margin"
+    folder.mkdir()
+    save_model(folder, small_network(), {"loss": {"name": "margin"}})
+    said = Networks({"margin": folder}).predict(as_file(seven()), None, None, "pad", False, False)
+    expected = {name: min(max(value, 0), 1) for name, value in said.activations.items()}
+    assert said.certainty == pytest.approx(expected)
+    assert min(said.activations.values()) < 0
 
 
 def test_dark_on_light_can_be_exchanged(predict):

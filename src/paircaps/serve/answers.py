@@ -55,7 +55,7 @@ class Prediction(BaseModel):
     classes: list[str] = Field(description="the most active class, or several where it was trained on several an image")
     activations: dict[str, float] = Field(description="of the capsule of every class")
     certainty: dict[str, float] = Field(
-        description="the same between 0 and 1: activations that have these bounds as they are, others by a softmax"
+        description="the same between 0 and 1: activations trained for a margin as they are, others by a softmax"
     )
     looked_at: str = Field(description="the class that what follows is about")
     pose: list[float] = Field(description="of its capsule")

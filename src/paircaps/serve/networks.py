@@ -21,7 +21,7 @@ from paircaps.explain.familiar import familiar_images
 from paircaps.explain.look import Look, chosen_classes, has_capsules, look
 from paircaps.explain.perturb import PoseRange, draw_poses, pose_range
 from paircaps.functional import Capsules
-from paircaps.model_files import load
+from paircaps.model_files import load, read_facts
 from paircaps.models import count_parameters
 from paircaps.models.decoder import pick
 from paircaps.network import Network, most_active
@@ -45,11 +45,19 @@ class UnknownError(PaircapsError):
 
 @dataclass(frozen=True)
 class Loaded:
-    """A network, and how far its poses reach."""
+    """A network.
+
+    Args:
+        name: to ask for it by.
+        network: in eval mode.
+        reach: how far its poses reach.
+        certain: whether its activations were trained to lie between 0 and 1, by a margin loss.
+    """
 
     name: str
     network: Network
     reach: PoseRange
+    certain: bool
 
     def facts(self) -> ModelFacts:
         """For people and programs."""
@@ -86,7 +94,7 @@ class Loaded:
 
     def certainty(self, activation: Tensor) -> Tensor:
         """Activations between 0 and 1, (1, J)."""
-        return activation.clamp(0, 1) if self.network.model.bounded else activation.softmax(dim=-1)
+        return activation.clamp(0, 1) if self.certain else activation.softmax(dim=-1)
 
 
 class Networks:
@@ -104,7 +112,7 @@ class Networks:
         for name, folder in folders.items():
             network = load(folder)
             reach = pose_range(network, familiar_images(network, folder, _FAMILIAR))
-            self._loaded[name] = Loaded(name, network, reach)
+            self._loaded[name] = Loaded(name, network, reach, network.model.bounded or _by_margin(folder))
 
     def facts(self) -> list[ModelFacts]:
         """Of all of them, in order."""
@@ -225,6 +233,12 @@ def data_address(image: Tensor) -> str:
     file = io.BytesIO()
     Image.fromarray(pixels.permute(1, 2, 0).squeeze(-1).numpy()).save(file, "PNG", compress_level=1)
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _by_margin(folder: Path) -> bool:
+    """Whether a network was trained for a margin loss, as far as its files say."""
+    loss = read_facts(folder).get("trained", {}).get("loss", {})
+    return loss.get("name") == "margin"
 
 
 def _short(text: str) -> str:
