@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 import torch
@@ -113,9 +114,16 @@ class Network(nn.Module):
     @torch.no_grad()
     def predict(self, images: Tensor) -> Tensor:
         """The class index of each image, (B,), or where images show two classes those of both, (B, 2)."""
+        with self.evaluating():
+            return most_active(self(images).activation, self.spec.labels_per_image)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """In eval mode as long as a block lasts: to look at a network must not change it."""
         was_training = self.training
         try:
-            return most_active(self.eval()(images).activation, self.spec.labels_per_image)
+            self.eval()
+            yield
         finally:
             self.train(was_training)
 

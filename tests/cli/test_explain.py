@@ -7,6 +7,8 @@ from explain.small import saved, small_network, stacked_network
 from PIL import Image
 from serve.pictures import as_file, seven
 
+from paircaps.cli import equivariance, explain
+
 
 @pytest.fixture
 def model(tmp_path):
@@ -124,7 +126,7 @@ def test_networks_of_different_datasets_are_not_compared(run, tmp_path):
         )
     code, _, err = run("equivariance", tmp_path / "runs", "--images", 100)
     assert code == 1
-    assert "cannot be compared (one affine-glyphs, two glyphs): give --data NAME" in err
+    assert "cannot be compared (one: affine-glyphs, 2,000 images of 40×40×1; two: glyphs, " in err
 
 
 def test_few_images_are_told(run, tmp_path):
@@ -147,3 +149,49 @@ def test_equivariance_refuses_in_words(run, tmp_path, model):
     assert "no such folder" in err
     code, _, err = run("equivariance", model, "--images", 5)
     assert code == 2
+
+
+def spied(monkeypatch, name):
+    """Calls of a function of the command, which still does what it does."""
+    calls, real = [], getattr(explain, name)
+    monkeypatch.setattr(explain, name, lambda *a, **k: calls.append((a, k)) or real(*a, **k))
+    return calls
+
+
+def test_what_is_asked_for_is_what_is_looked_at(run, model, picture, tmp_path, monkeypatch):
+    calls = {name: spied(monkeypatch, name) for name in ("tree", "agreement", "reconstruct", "perturb", "read_picture")}
+    code, _, _ = run("explain", model, picture, "-o", tmp_path / "out", "--class", "3", "--invert", "--fit", "crop")
+    assert code == 0
+    for name in ("tree", "agreement", "reconstruct"):
+        assert calls[name][0][0][2] == 3
+    assert calls["perturb"][0][0][3] == 3
+    assert calls["read_picture"][0][1] == {"fit": "crop", "invert": True}
+    assert calls["tree"][0][0][1].float().mean() > 128, "light, as it was exchanged"
+
+
+def test_many_pictures_make_several_sheets(run, model, picture, tmp_path):
+    code, _, _ = run("explain", model, *[picture] * 9, "-o", tmp_path / "out", "--only", "agreement")
+    assert code == 0
+    assert opened(tmp_path / "out") == ["agreement-1.png", "agreement-2.png"]
+
+
+def test_ranges_of_other_images_are_told(run, model, picture, tmp_path):
+    _, _, err = run("explain", model, picture, "-o", tmp_path / "out", "--only", "perturb")
+    assert "poses are swept as far as those of glyphs go" in err
+
+
+def test_a_read_out_is_fitted_on_one_split_and_tested_on_the_other(run, tmp_path, monkeypatch):
+    model = saved(tmp_path / "model", small_network(size=40))
+    calls, real = [], equivariance.measure
+    monkeypatch.setattr(equivariance, "measure", lambda *a: calls.append(a) or real(*a))
+    code, _, _ = run("equivariance", model, "--data", "affine-glyphs", "--images", 100)
+    assert code == 0
+    (_, _, fit_on, test_on, _, _) = calls[0]
+    assert (len(fit_on), len(test_on)) == (160, 60), "sixteen fonts of the one, six of the other"
+
+
+def test_other_classes_are_refused(run, tmp_path):
+    model = saved(tmp_path / "model", small_network(size=40, classes=tuple("abcdefghij")))
+    code, _, err = run("equivariance", model, "--data", "affine-glyphs", "--images", 100)
+    assert code == 1
+    assert "the network knows a, b, c" in err

@@ -52,3 +52,16 @@ def test_what_is_not_installed_is_told_with_how_to_get_it(run, model, monkeypatc
     code, _, err = run(*command, model)
     assert code == 1
     assert "serve needs uvicorn, which is not installed: pip install 'paircaps[serve]'" in err
+
+
+@pytest.mark.parametrize("name", ["box:8000", "", "a b", "http://box"])
+def test_a_name_that_could_never_match_is_refused(run, model, name):
+    code, _, err = run("serve", model, "--allow-host", name)
+    assert code == 2
+    assert "without a port" in err
+
+
+def test_a_host_that_is_no_name(run, model):
+    code, _, err = run("serve", model, "--host", "x" * 70)
+    assert code == 1
+    assert "no such address" in err

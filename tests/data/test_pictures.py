@@ -15,8 +15,8 @@ def as_file(picture, kind="PNG", **options):
     return file.getvalue()
 
 
-def landscape(mode, size=(300, 200)):
-    """Something that looks different in every corner."""
+def landscape(mode, size=(3000, 500)):
+    """Something that looks different in every corner, and is much wider than high."""
     across, down = np.meshgrid(np.linspace(0, 255, size[0]), np.linspace(0, 255, size[1]))
     layers = {"L": [across], "RGB": [across, down, 255 - across], "RGBA": [across, down, 255 - across, down]}[mode]
     return Image.fromarray(
@@ -78,10 +78,10 @@ def test_thin_pictures(strips, size):
 )
 def test_what_needs_too_much_memory_is_refused_before_it_is_unpacked(kind, options, mode, cost):
     content = as_file(landscape(mode), kind, **options)
-    pixels = 300 * 200
+    pixels = 3000 * 500
     decode_picture(content, "x", 28, max_memory=(cost + 5) * pixels)
     with pytest.raises(
-        DataError, match=rf"x: 60,000 pixels are too many for a {kind} picture here, about [\d,]+ at most"
+        DataError, match=rf"x: 1,500,000 pixels are too many for a {kind} picture here, about [\d,]+ at most"
     ):
         decode_picture(content, "x", 28, max_memory=cost * pixels - 1)
 

@@ -4,6 +4,7 @@ from PIL import Image
 
 from paircaps.cli import main
 from paircaps.experiments.demo import CONTENDERS
+from paircaps.model_files import find_models
 
 
 def test_the_demonstration(tmp_path, capsys):
@@ -15,6 +16,8 @@ def test_the_demonstration(tmp_path, capsys):
         assert f"| {title} |" in said
     assert "195,376" in said
     assert (out / "table.md").read_text() in said
+    assert said.rstrip().endswith(f"paircaps serve {out}"), "and how to open the page"
+    assert list(find_models([out])) == [title.replace(" ", "-").lower() for title in CONTENDERS]
     for name in ("translated-glyphs", "affine-glyphs"):
         with Image.open(out / f"{name}.png") as picture:
             assert picture.width > 800

@@ -14,6 +14,7 @@ def small_network(
     model="resnet-caps-small",
     *,
     size=28,
+    crop=None,
     channels=1,
     decoder="deconv",
     labels=1,
@@ -21,15 +22,16 @@ def small_network(
     **options,
 ):
     torch.manual_seed(0)
+    sides = (size, size) if isinstance(size, int) else size
+    seen = sides if crop is None else (crop, crop)
     arguments = {
         "num_classes": len(classes),
-        "image_size": size,
+        "image_size": seen,
         "in_channels": channels,
         "routing": routing,
         **options,
     }
-    preparation = Preparation((size, size), (size, size))
-    network = Network(NetworkSpec(model, arguments, classes, preparation, decoder, labels)).eval()
+    network = Network(NetworkSpec(model, arguments, classes, Preparation(sides, seen), decoder, labels)).eval()
     if network.decoder is not None:
         lively(network.decoder)
     return network

@@ -120,3 +120,7 @@ def test_names_are_shortened_in_the_middle():
     assert shortened("short") == "short"
     assert len(shortened("a" * 100, 18)) == 18
     assert shortened("beginning-and-the-end.png", 15).endswith("end.png")
+
+
+def test_agreement_without_pairs():
+    opened(draw_agreement(agreement(small_network(), some_images(1), pairs=0), NAMES[:1], DIGITS))

@@ -1,10 +1,13 @@
 """The measure itself is measured: on networks whose equivariance is known."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
 
 from paircaps.data import load_dataset
+from paircaps.errors import PaircapsError
 from paircaps.explain.equivariance import Equivariance, Poses, measure, read_out
 from paircaps.explain.report import as_markdown
 from paircaps.explain.warps import SHIFT, Upright, upright
@@ -63,12 +66,17 @@ class Weigher(nn.Module):
         super().__init__()
         self.unused = nn.Parameter(torch.zeros(1))
         self.activation_of = activation
+        self.seen = []
+
+    def evaluating(self):
+        return nullcontext()
 
     def forward(self, images):
         ink = images.float().sum(1)
         rows, columns = torch.arange(ink.shape[1]) + 0.5, torch.arange(ink.shape[2]) + 0.5
         mass = ink.sum((1, 2)).clamp_min(1)
         x, y = (ink.sum(1) @ columns) / mass, (ink.sum(2) @ rows) / mass
+        self.seen.append((x, y))
         pose = torch.stack([x, y, *[torch.zeros_like(x)] * 18], -1)
         activation = torch.zeros(len(x), 10)
         activation[:, 0] = self.activation_of(x, y)
@@ -125,9 +133,8 @@ def test_accuracy_falls_where_the_network_stops_to_see(bases):
 def row(name, reduced=None):
     kinds = dict.fromkeys(("x", "y", "rotation", "scale", "shear"), 0.5)
     curves = {kind: [(0.0, 1.0)] for kind in kinds}
-    return Equivariance(
-        name, 73 if reduced else 16, kinds, kinds if reduced else None, None, 1.0, 0.5, curves
-    ).as_dict()
+    pose_dim, fewer = (73, kinds) if reduced else (16, None)
+    return Equivariance(name, pose_dim, kinds, fewer, None, 1.0, 60, 0.5, curves).as_dict()
 
 
 def test_the_table_has_a_row_a_network_and_says_what_it_is():
@@ -137,5 +144,93 @@ def test_the_table_has_a_row_a_network_and_says_what_it_is():
     rows = [line for line in text.splitlines() if line.startswith("| ")]
     assert [row.split(" | ")[0] for row in rows] == ["| network", "| one", "| two", "| pooled", "| the same, reduced"]
     assert len({row.count("|") for row in rows}) == 1
-    for words in ("20 degrees", "0.8 to 1.2", "Seed 3", "a machine", "100 warped images of affine-glyphs"):
+    for words in (
+        "20 degrees",
+        "0.8 to 1.2",
+        "Seed 3",
+        "a machine",
+        "100 warped images of affine-glyphs",
+        "accuracy on 60 images",
+    ):
         assert words in text
+
+
+def of_class(base, label):
+    own = base.labels == label
+    return Upright(base.images[own], base.labels[own], base.size)
+
+
+def test_fit_and_test_are_kept_apart(bases):
+    """What is fitted on shows nothing of what is tested on: neither images nor poses."""
+    network = Weigher()
+    seen = measure("weigher", network, of_class(bases[0], 0), of_class(bases[1], 0), images=100)
+    assert seen.warped == seen.upright == 1.0
+    fitted, tested = network.seen[0], network.seen[1]
+    assert not torch.isclose(fitted[0], tested[0]).any(), "other poses"
+    with pytest.raises(PaircapsError, match="no class in common"):
+        measure("weigher", Weigher(), of_class(bases[0], 0), of_class(bases[1], 1), images=100)
+    assert measure("weigher", Weigher(), bases[0], of_class(bases[1], 1), images=100).warped == 0.0, (
+        "of the test images"
+    )
+
+
+def test_r2_counts_from_the_mean_of_what_was_fitted():
+    def nothing(truth, label):
+        return torch.zeros(len(truth), 2, dtype=torch.float64)
+
+    fit, test = poses(100, nothing, labels=1), poses(100, nothing, labels=1, seed=1)
+    shifted = [Poses(p.labels, p.pose, p.truth + 50, p.hits) for p in (fit, test)]
+    torch.testing.assert_close(read_out(*shifted), torch.zeros(5).double(), atol=1e-9, rtol=0)
+
+
+def test_curves_go_as_far_as_they_say(bases):
+    network = Weigher()
+    zeros = of_class(bases[1], 0)
+    measure("weigher", network, of_class(bases[0], 0), zeros, images=100)
+    middle = network.seen[2][0].mean()  # after fit and test come the curves, x first: nothing, then 2 pixels both ways
+    right, left = network.seen[3][0].chunk(2)
+    assert (right - left).mean() / 2 == pytest.approx(2, abs=0.05)
+    assert (right + left).mean() / 2 == pytest.approx(middle.item(), abs=0.05)
+
+
+def test_spread_is_within_an_image_not_between_images(bases):
+    """Activations that differ between images, but not under warps, have no spread."""
+    zeros = of_class(bases[1], 0)
+
+    class ByInk(Weigher):
+        def forward(self, images):
+            capsules = super().forward(images)
+            font = torch.arange(len(images)) // max(1, len(images) // len(zeros))  # twenty warps of each, one by one
+            capsules.activation[:, 0] = 10.0 + font
+            return capsules
+
+    assert measure("by ink", ByInk(), zeros, zeros, images=100).spread == pytest.approx(0, abs=1e-6)
+
+
+def test_wrong_capsules_are_all_but_the_right_one(bases):
+    class Two(Weigher):
+        def forward(self, images):
+            capsules = super().forward(images)
+            capsules.activation[:] = 1.0
+            capsules.activation[:, 0] = 1 + 0.1 * capsules.pose[:, 0, 0]
+            return capsules
+
+    zeros = of_class(bases[1], 0)
+    deviation = 0.1 * 2 * SHIFT * 40 / 12**0.5
+    assert measure("two", Two(), zeros, zeros, images=100).spread == pytest.approx(deviation / 2.0, rel=0.1)
+
+
+def test_upright_is_not_warped_at_all(bases):
+    class Upstanding(Weigher):
+        def forward(self, images):
+            capsules = super().forward(images)
+            middle = (capsules.pose[:, 0, :2] - 20).abs().amax(-1) < 1.0
+            capsules.activation[:, 0] = middle.float()
+            capsules.activation[:, 1] = 0.5
+            return capsules
+
+    zeros = of_class(bases[1], 0)
+    seen = measure("upstanding", Upstanding(), zeros, zeros, images=200)
+    assert seen.upright == 1.0
+    assert seen.still == len(zeros)
+    assert seen.warped < 0.3

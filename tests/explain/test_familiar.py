@@ -37,7 +37,9 @@ def run(tmp_path, network, name=None):
 
 
 def test_images_of_the_run_itself(tmp_path):
-    images = familiar_images(small_network(size=40), run(tmp_path, small_network(size=40), "affine-glyphs"), 30)
+    found = familiar_images(small_network(size=40), run(tmp_path, small_network(size=40), "affine-glyphs"), 30)
+    images = found.images
+    assert (found.source, found.own) == ("affine-glyphs", True)
     own = {bytes(image.numpy()) for image in load_dataset("affine-glyphs", "test").batch(torch.arange(2000)).images}
     assert images.shape == (30, 1, 40, 40)
     assert all(bytes(image.numpy()) in own for image in images)
@@ -46,7 +48,9 @@ def test_images_of_the_run_itself(tmp_path):
 @pytest.mark.parametrize("name", [None, "mnist", "cifar10", "/no/such/folder"])
 def test_glyphs_where_those_are_not_to_be_had(tmp_path, name):
     network = small_network(size=32, channels=3)
-    images = familiar_images(network, run(tmp_path, network, name), 50)
+    found = familiar_images(network, run(tmp_path, network, name), 50)
+    images = found.images
+    assert (found.source, found.own) == ("glyphs", False)
     assert images.shape == (50, 3, 32, 32)
     assert images.dtype == torch.uint8
     assert images.float().std() > 20
@@ -56,7 +60,7 @@ def test_glyphs_where_those_are_not_to_be_had(tmp_path, name):
 def test_a_damaged_recipe_does_not_matter(tmp_path):
     folder = run(tmp_path, small_network())
     RunFolder(folder).config.write_text("no [ TOML")
-    assert familiar_images(small_network(), folder, 5).shape == (5, 1, 28, 28)
+    assert familiar_images(small_network(), folder, 5).images.shape == (5, 1, 28, 28)
 
 
 def test_a_few_of_each_class_come_in_turn():

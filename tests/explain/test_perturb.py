@@ -55,3 +55,14 @@ def test_poses_of_another_length_are_refused():
     network = small_network()
     with pytest.raises(ValueError, match="changed"):
         draw_poses(network.decoder, torch.zeros(1, 10, 16), torch.tensor([0]), torch.zeros(2, 15))
+
+
+def test_no_steps_are_refused():
+    with pytest.raises(ValueError, match="steps"):
+        perturb(small_network(), some_images(1), reach_of(small_network()), steps=0)
+
+
+def test_ranges_of_half_precision():
+    network = small_network().bfloat16()
+    reach = pose_range(network, (some_images(40) / 255).bfloat16())
+    assert reach.low.dtype == torch.bfloat16

@@ -4,7 +4,7 @@ from explain.small import small_network, some_images
 
 from paircaps._colours import DIGITS, one_colour_each
 from paircaps.errors import PaircapsError
-from paircaps.explain import reconstruct
+from paircaps.explain import Reconstruction, reconstruct
 
 
 def test_what_is_redrawn_is_what_the_network_redraws():
@@ -52,3 +52,9 @@ def test_one_digit_stays_grey_and_colours_stay_colours():
 def test_a_network_without_a_decoder_is_refused_in_words():
     with pytest.raises(PaircapsError, match="trained without a decoder"):
         reconstruct(small_network(decoder="none"), some_images())
+
+
+def test_drawings_that_meet_are_as_bright_as_an_image_can_be():
+    drawings = torch.full((1, 2, 1, 2, 2), 0.8)
+    seen = Reconstruction(torch.ones(1, 1, 2, 2), torch.tensor([[1, 2]]), drawings, torch.zeros(1, 10))
+    assert seen.error.item() == 0

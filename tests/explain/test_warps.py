@@ -63,3 +63,9 @@ def test_sizes_begin_with_nothing():
     assert 1.0 in sizes_of("scale", (40, 40))
     assert sizes_of("x", (40, 100))[-1] == 30
     assert sizes_of("y", (40, 100))[-1] == 12
+
+
+def test_a_canvas_that_is_no_square_is_high_and_wide():
+    base = upright(load_dataset("affine-glyphs", "test", image_size=(40, 64)))
+    assert base.size == (40, 64)
+    assert in_random_poses(base, 3, 0, "test").images.shape == (3, 1, 40, 64)

@@ -116,3 +116,15 @@ def test_a_routing_that_does_not_say_is_refused_in_words():
         CapsuleLayer(7, 4, 16, routing=Mute).evidence(torch.randn(1, 7, 16))
     with pytest.raises(PaircapsError, match="Identity is no Routing"):
         CapsuleLayer(7, 4, 16, routing=torch.nn.Identity()).evidence(torch.randn(1, 7, 16))
+
+
+def test_em_shares_go_by_what_was_assigned_of_active_children():
+    votes, activation = votes_of(3)
+    em = create_routing("em", 4).double()
+    evidence = em.evidence(votes, activation)
+    R = functional.em_coupling(votes, activation, em.beta_u, em.beta_a, 3)
+    a_j = em(votes, activation).activation
+    for i in range(7):
+        part = R[:, i] * activation[:, i, None] / (R * activation[..., None]).sum(1)
+        torch.testing.assert_close(evidence.share[:, i], a_j * part)
+        torch.testing.assert_close(evidence.weighted[:, i], part[..., None] * votes[:, i])

@@ -21,6 +21,7 @@ def folders(tmp_path_factory):
         "colour": small_network(size=32, channels=3, decoder="dense", classes=("cat", "dog", "ship")),
         "mute": small_network(size=28, decoder="none"),
         "pair": small_network(size=36, labels=2),
+        "cropped": small_network(size=48, crop=32),
     }
     return {name: saved(place / name, network) for name, network in networks.items()}
 

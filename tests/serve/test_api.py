@@ -27,7 +27,8 @@ def test_models_are_told_with_all_that_a_page_needs(ask):
     status, said = ask("GET", "/api/models")
     assert status == 200
     facts = {model["name"]: model for model in said["models"]}
-    assert list(facts) == ["fm", "dynamic", "em", "pool", "colour", "mute", "pair"]
+    assert list(facts) == ["fm", "dynamic", "em", "pool", "colour", "mute", "pair", "cropped"]
+    assert facts["fm"]["pose_range_of"] == "glyphs"
     assert (facts["fm"]["width"], facts["fm"]["height"], facts["fm"]["channels"]) == (40, 40, 1)
     assert facts["em"]["routing"] == "em"
     assert facts["pool"]["routing"] is None
@@ -82,7 +83,15 @@ def test_a_class_is_looked_at_when_asked_for(predict, folders):
 
 def test_all_others_are_asked_when_compared(predict):
     _, said = predict(as_file(seven()), model="em", compare="true")
-    assert [other["model"] for other in said["others"]] == ["fm", "dynamic", "pool", "colour", "mute", "pair"]
+    assert [other["model"] for other in said["others"]] == [
+        "fm",
+        "dynamic",
+        "pool",
+        "colour",
+        "mute",
+        "pair",
+        "cropped",
+    ]
     for other in said["others"]:
         _, alone = predict(as_file(seven()), model=other["model"])
         assert other["classes"] == alone["classes"]
@@ -131,6 +140,45 @@ def test_pictures_of_another_aspect_are_fitted_as_told(predict):
     assert seen["pad"][20, 20] == 255
     assert seen["crop"].min() == 255
     assert seen["stretch"].min() == 255
+
+
+def test_the_map_lies_where_the_network_looks_also_if_that_is_but_the_middle(predict):
+    _, said = predict(as_file(seven()), model="cropped")
+    assert image_of(said["seen"]).shape == (32, 32)
+    assert said["agreement"]["rows"] == said["agreement"]["columns"] == [8.5, 16.5, 24.5, 32.5]
+
+
+def test_the_others_see_the_picture_as_it_was_asked_for(predict):
+    paper = Image.new("RGB", (400, 200), "white")
+    paper.paste((0, 60, 120), (150, 20, 200, 180))
+    fields = {"fit": "crop", "invert": "true"}
+    _, said = predict(as_file(paper), model="fm", compare="true", **fields)
+    for other in said["others"]:
+        _, alone = predict(as_file(paper), model=other["model"], **fields)
+        assert other["classes"] == alone["classes"]
+        assert other["certainty"] == pytest.approx(alone["certainty"][alone["classes"][0]], rel=1e-4)
+
+
+def test_the_pose_is_that_of_the_class_that_was_asked_for(predict, folders):
+    network = load(folders["fm"])
+    capsules = network(decode_picture(as_file(seven()), "x", 40, 1, "pad", 0).unsqueeze(0))
+    least = int(capsules.activation.argmin())
+    _, said = predict(as_file(seven()), **{"class": network.classes[least]})
+    torch.testing.assert_close(torch.tensor(said["pose"]), capsules.pose[0, least], rtol=1e-4, atol=1e-5)
+
+
+def test_each_class_is_drawn_by_its_own_weights(ask, folders):
+    """The dense decoder has a place for every class."""
+    pictures = []
+    for name in ("cat", "ship"):
+        body = json.dumps({"model": "colour", "class": name, "pose": [0.5] * 16})
+        pictures.append(image_of(ask("POST", "/api/draw", body, {"Content-Type": "application/json"})[1]["picture"]))
+    network = load(folders["colour"])
+    poses = torch.zeros(1, 3, 16)
+    poses[0, 2] = 0.5
+    drawn = network.decoder.draw(poses, torch.tensor([2]))[0].permute(1, 2, 0) * 255
+    assert np.abs(pictures[1] - drawn.detach().numpy()).max() <= 1
+    assert not np.array_equal(*pictures)
 
 
 def test_a_pose_is_drawn(ask, folders):

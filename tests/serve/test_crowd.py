@@ -113,6 +113,12 @@ def test_memory_goes_up_by_no_more_than_50_mb(process):
     with ThreadPoolExecutor(CLIENTS) as clients:
         assert set(clients.map(lambda _: send(port, padded), range(CLIENTS))) == {200}
     assert memory(server, "VmHWM") - before <= 50
+    Path(f"/proc/{server.pid}/clear_refs").write_text("5")
+    padded = as_file(seven()) + b"\0" * 250_000
+    with ThreadPoolExecutor(90) as clients:
+        assert set(clients.map(lambda _: send(port, padded), range(300))) <= {200, 503}
+    assert memory(server, "VmHWM") - before <= 50
+    assert send(port, as_file(seven())) == 200
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)])

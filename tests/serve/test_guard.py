@@ -1,5 +1,6 @@
 """Who may ask, and how much."""
 
+import asyncio
 import socket
 import time
 
@@ -59,6 +60,10 @@ def test_foreign_hosts_are_refused(ask, host):
     assert "does not answer to the name" in said["detail"]
 
 
+def test_a_refusal_keeps_to_itself_too(port):
+    assert b"content-security-policy" in raw(port, b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n").lower()
+
+
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1234", "127.0.0.1", "[::1]:8000"])
 def test_this_machine_has_several_names(ask, host):
     assert ask("GET", "/api/models", headers={"Host": host})[0] == 200
@@ -76,6 +81,17 @@ def test_the_page_itself_may_ask(predict, port):
     assert predict(as_file(seven()), headers={"Origin": f"http://127.0.0.1:{port}"})[0] == 200
 
 
+def test_pages_may_be_asked_for_by_their_head_alone(ask):
+    assert ask("HEAD", "/")[0] == ask("HEAD", "/docs")[0] == 200
+
+
+def test_what_is_allowed_is_told_with_a_refusal(port):
+    answer = raw(port, f"DELETE /api/models HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()).lower()
+    assert status_of(answer) == 405
+    assert b"\r\nallow: get" in answer
+    assert b"delete is not answered at /api/models" in answer
+
+
 def test_other_methods_are_refused(ask):
     assert ask("DELETE", "/api/models")[0] == 405
     assert ask("GET", "/api/predict")[0] == 405
@@ -86,6 +102,7 @@ def test_the_page_keeps_to_itself(port):
     answer = raw(port, f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n".encode()).lower()
     assert b"content-security-policy: default-src 'none'; script-src 'self'" in answer
     assert b"x-content-type-options: nosniff" in answer
+    assert b"frame-ancestors 'none'" in answer
     assert b"access-control-allow-origin" not in answer
 
 
@@ -113,6 +130,26 @@ def test_a_length_that_is_too_large_is_waited_for_but_not_for_ever(port, monkeyp
     assert time.monotonic() - begin < 10
 
 
+def test_a_client_that_drips_is_ended_at_last(port, monkeypatch):
+    monkeypatch.setattr(guard, "LONGEST", 0.5)
+    monkeypatch.setattr(guard, "IDLE", 5.0)
+    body, kind = multipart(as_file(seven()))
+    answer = raw(port, head_of(port, kind, len(body)) + body[:10], pause=1.0)
+    assert status_of(answer) == 408
+    assert b"it took more than 0.5 seconds" in answer
+
+
+def test_waiting_for_a_turn_is_not_the_clients_fault():
+    class Now:
+        async def __call__(self):
+            return {"type": "http.request", "body": b"x"}
+
+    bounded = guard._Bounded(Now(), 10)
+    time.sleep(0.05)
+    assert bounded.begin is None
+    assert asyncio.run(bounded())["body"] == b"x"
+
+
 def test_a_client_that_hangs_up_is_forgotten(port, ask):
     body, kind = multipart(as_file(seven()))
     with socket.create_connection(("127.0.0.1", port)) as connection:
@@ -133,8 +170,25 @@ def test_a_body_in_chunks_is_counted_too(port):
         f"POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
     chunk = b"%x\r\n" % (1 << 20) + b"\0" * (1 << 20) + b"\r\n"
-    answer = raw(port, head.encode() + b"9\r\n--edge\r\n\r\r\n" + chunk * 9 + b"0\r\n\r\n")
-    assert 400 <= status_of(answer) < 500
+    part = b'--edge\r\nContent-Disposition: form-data; name="file"; filename="x"\r\n\r\n'
+    first = b"%x\r\n" % len(part) + part + b"\r\n"
+    answer = raw(port, head.encode() + first + chunk * 9 + b"0\r\n\r\n")
+    assert status_of(answer) == 413
+    assert b"more than 8,388,608 bytes are too many" in answer
+
+
+@pytest.mark.parametrize(
+    ("headers", "length"),
+    [
+        ({"content-length": "10"}, 10),
+        ({"content-length": "10", "transfer-encoding": "chunked"}, None),
+        ({}, None),
+        ({"content-length": "\u00b2"}, None),
+        ({"content-length": "-1"}, None),
+    ],
+)
+def test_a_length_is_believed_only_if_nothing_else_is_said(headers, length):
+    assert guard._length(headers) == length
 
 
 def test_where_a_server_listens_everywhere_numbers_are_names():

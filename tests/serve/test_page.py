@@ -241,6 +241,35 @@ def test_a_picture_is_uploaded_dropped_on_paper_turned_to_ink(open_page):
     answered(page, plain)
 
 
+def test_a_file_that_the_browser_cannot_read_but_the_server_can(open_page):
+    page = open_page()
+    page.evaluate("() => { window.createImageBitmap = () => Promise.reject(new Error('no')); }")
+    page.set_input_files("#file", {"name": "seven.bmp", "mimeType": "image/bmp", "buffer": as_file(seven(), "BMP")})
+    answered(page, [""] * 10)
+    assert not page.locator("#problem").is_visible()
+    assert page.locator("#invert-label").is_visible()
+
+
+def test_undo_brings_back_dark_on_light_with_the_picture(open_page):
+    page = open_page()
+    paper = as_file(seven().point(lambda value: 255 - value))
+    page.set_input_files("#file", {"name": "paper.png", "mimeType": "image/png", "buffer": paper})
+    first = answered(page, [""] * 10)
+    assert page.locator("#invert").is_checked()
+    page.locator("#invert").uncheck()
+    second = answered(page, first)
+    page.locator("#undo").click()
+    assert answered(page, second) == first
+    assert page.locator("#invert").is_checked()
+
+
+def test_the_page_can_be_scrolled_by_keys(open_page):
+    page = open_page(viewport={"width": 400, "height": 500})
+    page.keyboard.press("Space")
+    page.wait_for_function("() => window.scrollY > 50")
+    assert page.locator("#verdict").inner_text() == "nothing yet"
+
+
 def test_a_bad_file_is_refused_in_words_and_the_page_goes_on(open_page):
     page = open_page()
     page.set_input_files("#file", {"name": "notes.png", "mimeType": "image/png", "buffer": b"only text"})
@@ -256,7 +285,10 @@ def test_networks_can_be_switched_and_disagree_in_public(open_page):
     page = open_page()
     stroke(page, SEVEN)
     first = answered(page, [""] * 10)
-    assert page.locator("#others button").count() == 6
+    assert page.locator("#others button").count() == 7
+    page.locator("#others button").nth(1).focus()
+    stroke(page, SEVEN[::-1])
+    page.wait_for_timeout(300)
     assert page.locator("#agreed").inner_text()
     page.locator("#models label", has_text="dynamic").click()
     answered(page, first)

@@ -7,6 +7,10 @@ import ast
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from paircaps.data import ImageDataset
+from paircaps.data.named import load_named
+from paircaps.training.run_data import own_dataset
+
 
 def data_folder() -> argparse.ArgumentParser:
     """A parent parser with ``--data-dir``."""
@@ -65,3 +69,11 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
 def add_dataset_option(parser: argparse.ArgumentParser) -> None:
     """Declare ``--option`` of a dataset."""
     add_option(parser, "of a dataset, as image_size=64", ("name", "split", "root"))
+
+
+def named_or_own(folder: Path, options: argparse.Namespace, split: str) -> ImageDataset:
+    """The dataset of ``--data``, or the one that the training of a folder tested on, as it was loaded then."""
+    given = dict(options.option)
+    if options.data is not None:
+        return load_named(options.data, split, options.data_dir, given)
+    return own_dataset(folder, split, options.data_dir, given)

@@ -8,16 +8,15 @@ import shutil
 import sys
 from typing import Any
 
-from paircaps.cli.arguments import add_dataset_option, data_folder, path, whole_number
+from paircaps.cli.arguments import add_dataset_option, data_folder, named_or_own, path, whole_number
 from paircaps.data import ImageDataset
-from paircaps.data.named import load_named
 from paircaps.data.pictures import FITS
 from paircaps.errors import ModelFileError
 from paircaps.losses import Loss, Objective
 from paircaps.model_files import load, read_facts
 from paircaps.predict import Prediction, find_pictures, predict_pictures
 from paircaps.training.evaluation import Evaluation, evaluate
-from paircaps.training.run_data import own_dataset, require_fitting
+from paircaps.training.run_data import require_fitting
 
 _WIDEST_TABLE = 20
 
@@ -50,7 +49,7 @@ def run_evaluate(options: argparse.Namespace) -> int:
     """Test a network on a dataset."""
     network = load(options.folder)
     trained = read_facts(options.folder).get("trained", {})
-    dataset = _dataset(options).limit(options.limit)
+    dataset = named_or_own(options.folder, options, options.split).limit(options.limit)
     require_fitting(network, dataset)
     objective = Objective(network, _loss(trained, options))
     mirror = options.mirror or bool(trained.get("mirror"))
@@ -70,14 +69,6 @@ def _loss(trained: dict[str, Any], options: argparse.Namespace) -> Loss:
         raise ModelFileError(
             f"{options.folder}: model.json does not say what loss it was trained for: {error}"
         ) from None
-
-
-def _dataset(options: argparse.Namespace) -> ImageDataset:
-    """The dataset that was asked for, or the one the training tested on."""
-    given = dict(options.option)
-    if options.data is not None:
-        return load_named(options.data, options.split, options.data_dir, given)
-    return own_dataset(options.folder, options.split, options.data_dir, given)
 
 
 def _report(seen: Evaluation, dataset: ImageDataset) -> str:

@@ -1,10 +1,10 @@
-"""``paircaps explain`` and ``paircaps equivariance``: what goes on inside a trained network."""
+"""``paircaps explain``: what goes on inside a trained network."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,37 +13,33 @@ import torch
 from torch import Tensor
 
 from paircaps._files import write_whole
-from paircaps.cli.arguments import add_dataset_option, data_folder, path, whole_number
-from paircaps.cli.output import add_output, require_places, show_result
-from paircaps.data import DataError, ImageDataset
-from paircaps.data.named import load_named
+from paircaps.cli.arguments import add_dataset_option, data_folder, named_or_own, path, whole_number
+from paircaps.data import DataError
 from paircaps.data.pictures import FITS
 from paircaps.errors import PaircapsError
-from paircaps.explain import agreement, measure, perturb, pose_range, reconstruct, tree, upright
+from paircaps.explain import agreement, perturb, pose_range, reconstruct, tree
 from paircaps.explain.drawn import (
     draw_agreement,
-    draw_equivariance,
     draw_perturbation,
     draw_reconstruction,
     draw_tree,
 )
-from paircaps.explain.equivariance import IMAGES
 from paircaps.explain.familiar import familiar_images, some_of_each
 from paircaps.explain.look import has_capsules
-from paircaps.explain.report import as_markdown
-from paircaps.machine import machine_line
-from paircaps.model_files import find_models, load
+from paircaps.model_files import load
 from paircaps.network import Network
 from paircaps.predict import find_pictures, read_picture
 from paircaps.training.datasets import targets
-from paircaps.training.run_data import own_dataset, require_classes, require_shape
+from paircaps.training.run_data import require_shape
 
 VIEWS = ("reconstruct", "perturb", "agreement", "tree")
-_COUNT = 8
+_COUNT, _MOST = 8, 500
+_A_SHEET = {"reconstruct": 50, "agreement": 8}
+"""Images on one sheet."""
 
 
 def add_commands(commands: Any) -> None:
-    """Declare ``explain`` and ``equivariance``."""
+    """Declare ``explain``."""
     inside = commands.add_parser("explain", parents=[data_folder()], help="draw what goes on inside a network")
     inside.add_argument("folder", type=path, metavar="DIR", help="the --out of a training")
     help_text = "pictures, folders of them, or - for standard input; a few of the run's own test images unless told"
@@ -60,19 +56,6 @@ def add_commands(commands: Any) -> None:
     inside.add_argument("--invert", action="store_true", help="exchange dark and light: dark digits on light paper")
     add_dataset_option(inside)
     inside.set_defaults(run=run_explain)
-
-    follow = commands.add_parser(
-        "equivariance", parents=[data_folder()], help="measure how well poses follow the world, network by network"
-    )
-    follow.add_argument(
-        "folders", nargs="+", type=path, metavar="DIR", help="the --out of a training, or a folder of several"
-    )
-    follow.add_argument("--data", metavar="NAME", help="images to warp: a dataset, or a folder of pictures")
-    help_text = "warped images to fit the read-out on, and as many to test it on (%(default)s)"
-    follow.add_argument("--images", type=whole_number(100, 1_000_000), default=IMAGES, help=help_text)
-    follow.add_argument("--seed", type=whole_number(0), default=0, help="of the warps")
-    add_dataset_option(follow)
-    add_output(follow, run_equivariance, picture=True)
 
 
 @dataclass(frozen=True)
@@ -97,14 +80,14 @@ def run_explain(options: argparse.Namespace) -> int:
     label = _label(network, options.label)
     pictures, bad = _pictures(network, options, label)
     _make_folder(options.out)
-    draw: dict[str, Callable[[], dict[str, bytes]]] = {
+    draw: dict[str, Callable[[], Drawn]] = {
         "reconstruct": lambda: _reconstruct(network, pictures),
         "perturb": lambda: _perturb(network, pictures, options.folder),
         "agreement": lambda: _agreement(network, pictures),
         "tree": lambda: _tree(network, pictures),
     }
     for view in views:
-        for name, content in draw[view]().items():
+        for name, content in draw[view]():
             write_whole(options.out / name, content)
             print(options.out / name, flush=True)
     return 1 if bad else 0
@@ -144,7 +127,7 @@ def _pictures(network: Network, options: argparse.Namespace, label: int | None) 
         raise PaircapsError(f"give pictures or --data {options.data}, not both")
     if options.files:
         return _files(network, options, label)
-    dataset = _dataset(options.folder, options, options.split)
+    dataset = named_or_own(options.folder, options, options.split)
     require_shape(network, dataset)
     chosen = some_of_each(dataset, options.count)
     batch = dataset.batch(chosen)
@@ -157,7 +140,9 @@ def _pictures(network: Network, options: argparse.Namespace, label: int | None) 
 def _files(network: Network, options: argparse.Namespace, label: int | None) -> tuple[Pictures, int]:
     """Pictures of files; one that cannot be read does not stop the others, unless there are none."""
     names, images, errors = [], [], []
-    for source in find_pictures(options.files):
+    for number, source in enumerate(find_pictures(options.files)):
+        if number == _MOST:
+            raise PaircapsError(f"more than {_MOST} pictures are too many to look at: name fewer")
         try:
             images.append(read_picture(network, source, fit=options.fit, invert=options.invert))
         except DataError as error:
@@ -171,88 +156,53 @@ def _files(network: Network, options: argparse.Namespace, label: int | None) -> 
     return Pictures(names, torch.stack(images), label), len(errors)
 
 
-def _dataset(folder: Path, options: argparse.Namespace, split: str) -> ImageDataset:
-    given = dict(options.option)
-    if options.data is not None:
-        return load_named(options.data, split, options.data_dir, given)
-    return own_dataset(folder, split, options.data_dir, given)
-
-
 def _make_folder(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise PaircapsError(f"{out}: is a file; -o takes a folder")
     out.mkdir(parents=True, exist_ok=True)
 
 
-def _reconstruct(network: Network, pictures: Pictures) -> dict[str, bytes]:
-    seen = reconstruct(network, pictures.images, pictures.label)
-    return {"reconstruct.png": draw_reconstruction(seen, pictures.names, network.classes)}
+Drawn = Iterator[tuple[str, bytes]]
+"""Names of files and their content, one when the one before it is written."""
 
 
-def _perturb(network: Network, pictures: Pictures, folder: Path) -> dict[str, bytes]:
-    reach = pose_range(network, familiar_images(network, folder))
-    drawn = {}
-    for number, name in enumerate(_file_names("perturb", pictures.names)):
-        seen = perturb(network, pictures.images[number : number + 1], reach, pictures.label)
-        class_name = network.classes[int(seen.label[0])]
-        drawn[name] = draw_perturbation(seen, 0, pictures.names[number], class_name)
-    return drawn
+def _reconstruct(network: Network, pictures: Pictures) -> Drawn:
+    for name, few in _sheets("reconstruct", pictures, _A_SHEET["reconstruct"]):
+        seen = reconstruct(network, few.images, few.label)
+        yield name, draw_reconstruction(seen, few.names, network.classes)
 
 
-def _agreement(network: Network, pictures: Pictures) -> dict[str, bytes]:
-    seen = agreement(network, pictures.images, pictures.label)
-    return {"agreement.png": draw_agreement(seen, pictures.names, network.classes)}
-
-
-def _tree(network: Network, pictures: Pictures) -> dict[str, bytes]:
-    drawn = {}
-    for number, name in enumerate(_file_names("tree", pictures.names)):
-        seen = tree(network, pictures.images[number], pictures.label)
-        drawn[name] = draw_tree(seen, pictures.names[number], network.classes[seen.label])
-    return drawn
-
-
-def _file_names(view: str, names: list[str]) -> list[str]:
-    """One file an image, numbered: names of pictures may be alike, or be no names of files."""
-    digits = len(str(len(names)))
-    return [f"{view}-{number:0{digits}}.png" for number in range(1, len(names) + 1)]
-
-
-def run_equivariance(options: argparse.Namespace) -> int:
-    """Warp images, and see what becomes of poses and activations."""
-    require_places(options.out, picture=True)
-    networks, names = {}, {}
-    for name, folder in find_models(options.folders).items():
-        network = load(folder)
-        data = [_dataset(folder, options, split) for split in ("train", "test")]
-        for dataset in data:
-            require_shape(network, dataset)
-            require_classes(network, dataset)
-        networks[name], names[name] = (network, *map(upright, data)), data[1].info.name
-    if len(set(names.values())) > 1:
-        own = ", ".join(f"{name} {dataset}" for name, dataset in names.items())
-        raise PaircapsError(f"networks of different datasets cannot be compared ({own}): give --data NAME")
-    measured = []
-    for name, (network, fit_on, test_on) in networks.items():
-        print(f"warping images for {name} ...", file=sys.stderr, flush=True)
-        _warn_of_few(network, options.images)
-        measured.append(measure(name, network, fit_on, test_on, options.images, options.seed).as_dict())
-    result = {
-        "networks": measured,
-        "data": {"name": next(iter(names.values())), "fit": "train split", "test": "test split"},
-        "images": options.images,
-        "seed": options.seed,
-        "machine": machine_line(),
-    }
-    return show_result(result, as_markdown, options, draw_equivariance)
-
-
-def _warn_of_few(network: Network, images: int) -> None:
-    """A read-out with as many weights as images fits anything."""
-    wanted = 4 * len(network.classes) * (network.model.pose_dim + 1)
-    if images < wanted:
+def _perturb(network: Network, pictures: Pictures, folder: Path) -> Drawn:
+    familiar = familiar_images(network, folder)
+    if not familiar.own:
         print(
-            f"paircaps: note: {images:,} images are few for {len(network.classes)} read-outs of "
-            f"{network.model.pose_dim} numbers each, so R² will come out too low; {wanted:,} would do",
+            "paircaps: note: the run's own images are not here: "
+            f"poses are swept as far as those of {familiar.source} go",
             file=sys.stderr,
         )
+    reach = pose_range(network, familiar.images)
+    for name, one in _sheets("perturb", pictures, 1):
+        seen = perturb(network, one.images, reach, one.label)
+        yield name, draw_perturbation(seen, 0, one.names[0], network.classes[int(seen.label[0])])
+
+
+def _agreement(network: Network, pictures: Pictures) -> Drawn:
+    for name, few in _sheets("agreement", pictures, _A_SHEET["agreement"]):
+        seen = agreement(network, few.images, few.label)
+        yield name, draw_agreement(seen, few.names, network.classes)
+
+
+def _tree(network: Network, pictures: Pictures) -> Drawn:
+    for name, one in _sheets("tree", pictures, 1):
+        seen = tree(network, one.images[0], one.label)
+        yield name, draw_tree(seen, one.names[0], network.classes[seen.label])
+
+
+def _sheets(view: str, pictures: Pictures, each: int) -> Iterator[tuple[str, Pictures]]:
+    """Pictures a few at a time, and a file name for each few; numbered, unless one sheet takes them all."""
+    count = len(pictures.names)
+    sheets = -(-count // each)
+    for sheet in range(sheets):
+        few = slice(sheet * each, (sheet + 1) * each)
+        number = f"-{sheet + 1:0{len(str(sheets))}}" if sheets > 1 or each == 1 else ""
+        yield f"{view}{number}.png", Pictures(pictures.names[few], pictures.images[few], pictures.label)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from paircaps._checks import require_not_negative
 from paircaps.explain.look import Look, chosen_classes, look
 from paircaps.network import Network
 from paircaps.routing.evidence import of_parent
@@ -51,19 +52,21 @@ def agreement(network: Network, images: Tensor, label: Tensor | int | None = Non
     """See where the agreement on a class comes from.
 
     Args:
-        network: trained, in eval mode.
+        network: trained.
         images: (B, C, H, W), as the network takes them.
         label: the class to look at, (B,), or one for all; None takes the most active one.
-        pairs: how many of the strongest pairs.
+        pairs: how many of the strongest pairs; with none, those of all children are not computed.
     """
     return agreement_seen(look(network, images), label, pairs)
 
 
 def agreement_seen(seen: Look, label: Tensor | int | None = None, pairs: int = PAIRS) -> Agreement:
     """The same from a look that was taken already."""
+    require_not_negative(pairs=pairs)
     label = chosen_classes(seen.capsules, label)
     shares, coupling = seen.shares(label), seen.coupling(label)
-    strongest, strength = strongest_pairs(seen.evidence[-1].pairs(label), pairs)
+    agreeing = seen.evidence[-1].pairs(label) if pairs else seen.images.new_zeros(len(label), 0, 0)
+    strongest, strength = strongest_pairs(agreeing, pairs)
     x, y = seen.on_grid(seen.centres.T).unbind(0)
     return Agreement(
         seen.images,
@@ -72,8 +75,8 @@ def agreement_seen(seen: Look, label: Tensor | int | None = None, pairs: int = P
         shares[-1],
         seen.on_grid(shares[0]).sum(-1),
         None if coupling is None else seen.on_grid(coupling).mean(-1),
-        y[:, 0, 0],
-        x[0, :, 0],
+        y[:, 0, 0].to(seen.images.device),
+        x[0, :, 0].to(seen.images.device),
         strongest,
         strength,
         seen.places(len(seen.evidence) - 1),

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from paircaps._checks import require_positive
 from paircaps.data.poses import POSE, UPRIGHT
+from paircaps.errors import PaircapsError
 from paircaps.explain.warps import Upright, Warped, in_one_warp, in_random_poses, random_poses, sizes_of
 from paircaps.models.decoder import pick
 from paircaps.network import Network
@@ -26,8 +26,6 @@ _WARPS_EACH = 20
 _SPREAD_IMAGES = 100
 _CURVE_IMAGES = 300
 _AT_ONCE = 256
-
-Tell = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -43,6 +41,7 @@ class Equivariance:
         spread: deviation of the right capsule's activation while its image is warped, as a part of the distance between
             right and wrong capsules of upright images; None where those do not differ.
         upright: accuracy on images that are not warped.
+        still: how many those are.
         warped: accuracy on images in random poses.
         curves: accuracy against the size of one warp alone, by its kind: pairs of size and accuracy.
     """
@@ -53,6 +52,7 @@ class Equivariance:
     r2_reduced: dict[str, float] | None
     spread: float | None
     upright: float
+    still: int
     warped: float
     curves: dict[str, list[tuple[float, float]]]
 
@@ -68,7 +68,7 @@ def measure(
 
     Args:
         name: of the network, for people.
-        network: trained, in eval mode.
+        network: trained.
         fit_on: images to fit the read-out on.
         test_on: other images, to test it on and for all else.
         images: warped ones to fit it on, and as many to test it on.
@@ -87,6 +87,7 @@ def measure(
         reduced,
         _spread(network, test_on, seed),
         dict(curves["rotation"])[0.0],
+        min(images, _CURVE_IMAGES, len(test_on)),
         test.hits.double().mean().item(),
         curves,
     )
@@ -121,9 +122,10 @@ def _poses_and_hits(network: Network, warped: Warped) -> Poses:
 def _run(network: Network, warped: Warped) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Pose of the right capsule, activations of all, and labels, a few images at a time."""
     device, result = next(network.parameters()).device, []
-    for images, labels in zip(warped.images.split(_AT_ONCE), warped.labels.split(_AT_ONCE), strict=True):
-        capsules = network(images.to(device))
-        result.append((pick(capsules.pose, labels.to(device)).cpu(), capsules.activation.cpu(), labels))
+    with network.evaluating():
+        for images, labels in zip(warped.images.split(_AT_ONCE), warped.labels.split(_AT_ONCE), strict=True):
+            capsules = network(images.to(device))
+            result.append((pick(capsules.pose, labels.to(device)).cpu(), capsules.activation.cpu(), labels))
     return result
 
 
@@ -142,6 +144,8 @@ def read_out(fit: Poses, test: Poses) -> Tensor:
         guess = _with_one(test.pose[asked]) @ weight + mean
         missed += (guess - test.truth[asked]).square().sum(0)
         whole += (mean - test.truth[asked]).square().sum(0)
+    if not bool((whole > 0).all()):
+        raise PaircapsError("the images to fit a read-out on and those to test it on have no class in common")
     return 1 - missed / whole
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -20,8 +21,23 @@ from paircaps.training.run_data import own_dataset, require_shape
 COUNT = 1024
 
 
-def familiar_images(network: Network, folder: Path, count: int = COUNT) -> Tensor:
-    """Images of a run's own test set if that is on this machine, else glyphs in many poses: (N, C, H, W) in bytes.
+@dataclass(frozen=True)
+class Familiar:
+    """Images, and where they are from.
+
+    Args:
+        images: (N, C, H, W) in bytes.
+        source: name of their dataset.
+        own: whether it is that of the run.
+    """
+
+    images: Tensor
+    source: str
+    own: bool
+
+
+def familiar_images(network: Network, folder: Path, count: int = COUNT) -> Familiar:
+    """Images of a run's own test set if that is on this machine, else glyphs in many poses.
 
     Nothing is downloaded.
 
@@ -34,8 +50,9 @@ def familiar_images(network: Network, folder: Path, count: int = COUNT) -> Tenso
         dataset = own_dataset(folder, options=_offline(folder))
         require_shape(network, dataset)
     except (PaircapsError, OSError):
-        return _glyphs(network, count)
-    return dataset.batch(permutation(0, 0, len(dataset), "familiar")[:count]).images
+        return Familiar(_glyphs(network, count), "glyphs", own=False)
+    images = dataset.batch(permutation(0, 0, len(dataset), "familiar")[:count]).images
+    return Familiar(images, dataset.info.name, own=True)
 
 
 def _offline(folder: Path) -> dict[str, object]:
@@ -56,10 +73,9 @@ def _glyphs(network: Network, count: int) -> Tensor:
 def some_of_each(dataset: ImageDataset, count: int) -> list[int]:
     """Indices of a few images, of as many classes as can be: the first of each class, then the second, and so on."""
     labels = dataset.labels.cpu()
-    seen = torch.zeros(len(dataset.classes), dtype=torch.long)
     turn = torch.empty(len(labels), dtype=torch.long)  # how many of its class came before each image
     for label in range(len(dataset.classes)):
         own = labels == label
-        turn[own] = torch.arange(int(own.sum())) + seen[label]
+        turn[own] = torch.arange(int(own.sum()))
     order = (turn * len(dataset.classes) + labels).argsort(stable=True)
     return order[:count].tolist()

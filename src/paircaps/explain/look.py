@@ -47,7 +47,8 @@ class Look:
         """What each capsule of each layer has of the activation of a class, (B, I), the lowest layer first.
 
         The layer below the classes has its exact shares. A capsule further down has of each parent's share as much as
-        is its part in the size of all shares in that parent; so every layer adds up to the activation.
+        is its part in the size of all shares in that parent; so every layer adds up to the activation. What speaks for
+        or against the class is told by the layer below the classes alone.
 
         Args:
             label: a class an image, (B,).
@@ -76,7 +77,7 @@ class Look:
     def places(self, level: int) -> Tensor:
         """Where in the image the capsules of a layer are, (B, I, 2): the middle of what they are made of."""
         batch = len(self.images)
-        places = self.centres.to(self.images).expand(batch, -1, -1)
+        places = self.centres.to(self.evidence[0].share).expand(batch, -1, -1)
         for evidence in self.evidence[:level]:
             size = evidence.share.abs() + _NOTHING
             places = torch.einsum("bij,bid->bjd", size / size.sum(dim=-2, keepdim=True), places)
@@ -93,7 +94,7 @@ def look(network: Network, images: Tensor) -> Look:
     """Look at images.
 
     Args:
-        network: trained, in eval mode.
+        network: trained.
         images: (B, C, H, W), as the network takes them.
 
     Raises:
@@ -102,9 +103,10 @@ def look(network: Network, images: Tensor) -> Look:
     model = network.model
     if not isinstance(model, CapsuleModel):
         raise PaircapsError(f"{network.spec.model} has no capsules: there is no agreement in it to be seen")
-    levels = model.ascend(network.model_input(images))
     layers = cast(Iterable[CapsuleLayer], model.layers)
-    evidence = [layer.evidence(below) for layer, below in zip(layers, levels[:-1], strict=True)]
+    with network.evaluating():
+        levels = model.ascend(network.model_input(images))
+        evidence = [layer.evidence(below) for layer, below in zip(layers, levels[:-1], strict=True)]
     return Look(network.prepare(images), tuple(levels), tuple(evidence), model.centres(), model.primary.grid)
 
 
@@ -119,10 +121,13 @@ def chosen_classes(capsules: Capsules, label: Tensor | int | None, count: int = 
     batch, classes = capsules.activation.shape
     if label is None:
         return most_active(capsules.activation, count)
-    label = torch.as_tensor(label, device=capsules.activation.device).long()
+    label = torch.as_tensor(label, device=capsules.activation.device)
+    if label.is_floating_point():
+        raise TypeError(f"label must be a class index, got {label.tolist()}")
+    label = label.long()
     if label.dim() == 0:
         label = label.expand(batch)
-    if label.shape[:1] != (batch,) or label.dim() > 2:
+    if label.shape[:1] != (batch,) or label.dim() > (1 if count == 1 else 2):
         raise ValueError(f"label must be a class, or one for each of {batch} images, got shape {tuple(label.shape)}")
     if label.numel() and not (int(label.min()) >= 0 and int(label.max()) < classes):
         raise ValueError(f"label must be a class from 0 to {classes - 1}, got {label.tolist()}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paircaps._checks import require_shape
+from paircaps._checks import require_positive, require_shape
 from paircaps.explain.look import chosen_classes
 from paircaps.explain.reconstruct import require_decoder
 from paircaps.functional import Capsules
@@ -43,21 +43,22 @@ def pose_range(network: Network, images: Tensor) -> PoseRange:
     """The range in which all but the rarest poses of some images lie.
 
     Args:
-        network: trained, in eval mode.
+        network: trained.
         images: many, (B, C, H, W), as the network takes them.
 
     Returns:
         of each class the 2 % and the 98 % quantile over the images it is the most active in; over all of them where
         those are fewer than 20.
     """
-    parts = [network(few) for few in images.split(_AT_ONCE)]
+    with network.evaluating():
+        parts = [network(few) for few in images.split(_AT_ONCE)]
     capsules = Capsules(*(torch.cat(part) for part in zip(*parts, strict=True)))
     winner = capsules.activation.argmax(dim=-1)
     low, high = [], []
     for label in range(capsules.pose.shape[1]):
         own = winner == label
         pose = capsules.pose[own, label] if int(own.sum()) >= _FEW else capsules.pose[:, label]
-        ends = pose.quantile(torch.tensor([_TAIL, 1 - _TAIL], device=pose.device), dim=0)
+        ends = pose.float().quantile(torch.tensor([_TAIL, 1 - _TAIL], device=pose.device), dim=0).to(pose)
         low.append(ends[0])
         high.append(ends[1])
     return PoseRange(torch.stack(low), torch.stack(high))
@@ -91,12 +92,20 @@ def perturb(
     """Sweep every dimension of a pose through its range.
 
     Args:
-        network: trained, with a decoder, in eval mode.
+        network: trained, with a decoder.
         images: (B, C, H, W), as the network takes them.
         reach: how far to go; see :func:`pose_range`.
         label: whose pose, (B,), or one for all; None takes the most active capsule.
         steps: values of each dimension.
     """
+    require_positive(steps=steps)
+    with network.evaluating():
+        return _perturb(network, images, reach, label, steps)
+
+
+def _perturb(
+    network: Network, images: Tensor, reach: PoseRange, label: Tensor | int | None, steps: int
+) -> Perturbation:
     decoder = require_decoder(network)
     capsules = network(images)
     label = chosen_classes(capsules, label)

@@ -59,12 +59,13 @@ def reconstruct(network: Network, images: Tensor, label: Tensor | int | None = N
     """Redraw images from the poses of their most active capsules, or of named ones.
 
     Args:
-        network: trained, with a decoder, in eval mode.
+        network: trained, with a decoder.
         images: (B, C, H, W), as the network takes them.
         label: classes to draw, (B,), (B, D), or one for all; None takes as many as an image shows.
     """
     decoder = require_decoder(network)
-    capsules = network(images)
-    label = chosen_classes(capsules, label, network.spec.labels_per_image)
-    label = label.unsqueeze(-1) if label.dim() == 1 else label
-    return Reconstruction(network.prepare(images), label, decoder(capsules, label), capsules.activation)
+    with network.evaluating():
+        capsules = network(images)
+        label = chosen_classes(capsules, label, network.spec.labels_per_image)
+        label = label.unsqueeze(-1) if label.dim() == 1 else label
+        return Reconstruction(network.prepare(images), label, decoder(capsules, label), capsules.activation)

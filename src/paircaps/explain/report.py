@@ -30,7 +30,7 @@ def _values(r2: dict[str, float]) -> str:
 
 
 def _explained(result: dict[str, Any]) -> str:
-    data, most = result["data"], RANGES
+    data, most, still = result["data"], RANGES, result["networks"][0]["still"]
     return " ".join(
         [
             "*R²* of a linear read-out of the true pose from that of the right capsule, one a class, fitted on",
@@ -38,7 +38,8 @@ def _explained(result: dict[str, Any]) -> str:
             f"({data['test']}); 1 is perfect, 0 no better than the mean. *pose*: the numbers it is read from;",
             f"where they are more than {REDUCED}, their {REDUCED} principal components too. *spread*: deviation of the",
             "right capsule's activation while its image is warped, as a part of the distance between right and wrong",
-            f"ones. *upright* and *warped*: accuracy. Warps: {most.rotation:g} degrees, a scale of {most.scale[0]:g}",
+            f"ones. *upright*: accuracy on {still} images as they are, *warped*: on those warped for the test. Warps:",
+            f"{most.rotation:g} degrees, a scale of {most.scale[0]:g}",
             f"to {most.scale[1]:g}, a shear of {most.shear:g}, a shift of {SHIFT:g} of the side, each to either side.",
             f"Seed {result['seed']}. {result['machine']}.",
         ]

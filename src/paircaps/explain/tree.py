@@ -56,7 +56,7 @@ def tree(network: Network, image: Tensor, label: int | None = None, branches: in
     """Follow the strongest shares from a class down to the primary capsules.
 
     Args:
-        network: trained, in eval mode.
+        network: trained.
         image: (C, H, W), as the network takes it.
         label: the class; None takes the most active one.
         branches: children shown of each capsule; 8, 4 or 3 unless told, as the network has one, two or more layers.

@@ -24,7 +24,10 @@ class Evidence(NamedTuple):
     metric: Tensor
 
     def pairs(self, parent: Tensor) -> Tensor:
-        """How much each two children agree on one parent an image.
+        """How much each two children agree on one parent an image: the product of their votes, as they count.
+
+        With FM agreement the pairs add up to the activation, with dynamic routing those and each child with itself. EM
+        routing knows no such products; there it is the likeness of votes, each weighed by its part in the parent.
 
         Args:
             parent: its index, of the leading shape (...).

@@ -22,6 +22,7 @@ class ModelFacts(BaseModel):
     pose_dim: int = Field(description="numbers in a pose")
     pose_low: list[list[float]] = Field(description="where each number of a class's pose begins, a row a class")
     pose_high: list[list[float]] = Field(description="and where it ends")
+    pose_range_of: str = Field(description="the images that these were seen on")
     draws: bool = Field(description="whether it has a decoder, and so redraws what it sees")
     agrees: bool = Field(description="whether it has capsules, and so an agreement that can be shown")
 
@@ -59,7 +60,7 @@ class Prediction(BaseModel):
     )
     looked_at: str = Field(description="the class that what follows is about")
     pose: list[float] = Field(description="of its capsule")
-    seen: str = Field(description="the picture as the network sees it: a PNG file, as a data address")
+    seen: str = Field(description="what the network sees of the picture: a PNG file, as a data address")
     reconstruction: str | None = Field(
         description="the picture redrawn from that pose, likewise; null without a decoder"
     )

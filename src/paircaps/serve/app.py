@@ -59,8 +59,8 @@ def create_app(networks: Networks, hosts: Iterable[str] = (), any_address: bool 
 
 def _add_answers(app: FastAPI, networks: Networks) -> None:
     @app.get("/api/models", summary="All networks that can be asked")
-    def models() -> Models:
-        return Models(models=networks.facts())
+    async def models() -> Models:
+        return Models(models=networks.facts)
 
     @app.post("/api/predict", summary="Say what a picture shows", responses=_REFUSED)  # pyright: ignore[reportArgumentType]
     async def predict(
@@ -126,7 +126,7 @@ def _add_errors(app: FastAPI) -> None:
         detail = own.get(error.status_code, str(error.detail))
         if "error parsing the body" in detail:  # FastAPI's words
             detail = "the request cannot be read: is it a form with the boundary that its header names?"
-        return JSONResponse({"detail": detail}, error.status_code)
+        return JSONResponse({"detail": detail}, error.status_code, headers=error.headers)
 
 
 def _sentence(error: dict) -> str:

@@ -21,8 +21,9 @@ LARGEST, SMALL = 8 << 20, 256 << 10
 
 PICTURES = "/api/predict"
 
-_AT_ONCE = 1
-"""Requests of more than SMALL bytes that are taken in at a time; the others wait, so that memory stays."""
+_SMALL_AT_ONCE = 8
+"""Requests of at most SMALL bytes that are taken in at a time. Of larger ones, and of those that do not say how large
+they are, it is one; all others wait, so that memory stays."""
 
 IDLE, LONGEST = 10.0, 60.0
 """Seconds that a request may pause, and may take as a whole."""
@@ -53,7 +54,7 @@ class Guard:
         self.app = app
         self.hosts = {host.lower().strip("[]") for host in (*LOCAL, *hosts)}
         self.any_address = any_address
-        self.turn = asyncio.Semaphore(_AT_ONCE)
+        self.small_turn, self.large_turn = asyncio.Semaphore(_SMALL_AT_ONCE), asyncio.Semaphore(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application."""
@@ -67,17 +68,17 @@ class Guard:
             await _refuse(send, 403, refusal)
             return
         most = LARGEST if scope["path"] == PICTURES else SMALL
-        length = headers.get("content-length", "")
-        if length.isdigit() and int(length) > most:
+        length = _length(headers)
+        if length is not None and length > most:
             await _drain(receive)  # most clients listen only when they have said it all
-            await _refuse(send, 413, _too_large(f"{int(length):,} bytes are", most))
+            await _refuse(send, 413, _too_large(f"{length:,} bytes are", most))
             return
         bounded, answered = _Bounded(receive, most), _with_headers(send)
-        if scope["method"] in ("GET", "HEAD") or (length.isdigit() and int(length) <= SMALL):
+        if scope["method"] in ("GET", "HEAD"):
             await self.app(scope, bounded, answered)
-        else:
-            async with self.turn:
-                await self.app(scope, bounded, answered)
+            return
+        async with self.small_turn if length is not None and length <= SMALL else self.large_turn:
+            await self.app(scope, bounded, answered)
 
     def _refusal(self, headers: dict[str, str]) -> str | None:
         host = headers.get("host", "")
@@ -92,6 +93,14 @@ class Guard:
         if host.lower() in self.hosts:
             return True
         return self.any_address and _is_address(host)
+
+
+def _length(headers: dict[str, str]) -> int | None:
+    """Bytes that will come, if that is known: in chunks it is not, whatever else is said."""
+    said = headers.get("content-length", "")
+    if "transfer-encoding" in headers or not (said.isascii() and said.isdecimal()):
+        return None
+    return int(said)
 
 
 def _is_address(host: str) -> bool:
@@ -116,16 +125,17 @@ class _Bounded:
     """What is received, while it is not too much and does not take too long."""
 
     def __init__(self, receive: Receive, most: int) -> None:
-        self.receive, self.most, self.read, self.begin = receive, most, 0, time.monotonic()
+        self.receive, self.most, self.read = receive, most, 0
+        self.begin: float | None = None  # waiting for one's turn is not the client's fault
 
     async def __call__(self) -> Message:
-        left = min(IDLE, LONGEST - (time.monotonic() - self.begin))
+        self.begin = time.monotonic() if self.begin is None else self.begin
+        left = LONGEST - (time.monotonic() - self.begin)
         try:
-            message = await asyncio.wait_for(self.receive(), max(left, 0.01))
+            message = await asyncio.wait_for(self.receive(), max(min(IDLE, left), 0.01))
         except TimeoutError:
-            raise HTTPException(
-                408, f"the request did not come to its end within {IDLE:g} seconds of silence"
-            ) from None
+            why = f"nothing came for {IDLE:g} seconds" if left > IDLE else f"it took more than {LONGEST:g} seconds"
+            raise HTTPException(408, f"the request did not come to its end: {why}") from None
         self.read += len(message.get("body", b""))
         if self.read > self.most:
             raise HTTPException(413, _too_large(f"more than {self.most:,} bytes are", self.most))

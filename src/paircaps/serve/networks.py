@@ -51,12 +51,14 @@ class Loaded:
         name: to ask for it by.
         network: in eval mode.
         reach: how far its poses reach.
+        reach_of: the images that this was seen on.
         certain: whether its activations were trained to lie between 0 and 1, by a margin loss.
     """
 
     name: str
     network: Network
     reach: PoseRange
+    reach_of: str
     certain: bool
 
     def facts(self) -> ModelFacts:
@@ -77,6 +79,7 @@ class Loaded:
             pose_dim=network.model.pose_dim,
             pose_low=self.reach.low.tolist(),
             pose_high=self.reach.high.tolist(),
+            pose_range_of=self.reach_of,
             draws=network.decoder is not None,
             agrees=has_capsules(network),
         )
@@ -111,12 +114,10 @@ class Networks:
         self._loaded: dict[str, Loaded] = {}
         for name, folder in folders.items():
             network = load(folder)
-            reach = pose_range(network, familiar_images(network, folder, _FAMILIAR))
-            self._loaded[name] = Loaded(name, network, reach, network.model.bounded or _by_margin(folder))
-
-    def facts(self) -> list[ModelFacts]:
-        """Of all of them, in order."""
-        return [loaded.facts() for loaded in self._loaded.values()]
+            familiar = familiar_images(network, folder, _FAMILIAR)
+            certain = network.model.bounded or _by_margin(folder)
+            self._loaded[name] = Loaded(name, network, pose_range(network, familiar.images), familiar.source, certain)
+        self.facts = [loaded.facts() for loaded in self._loaded.values()]
 
     def __getitem__(self, name: str | None) -> Loaded:
         """One by name; without a name the first."""
@@ -199,7 +200,7 @@ def _predict(asked: Loaded, images: Tensor, label: int | None) -> Prediction:
         pose=pick(capsules.pose, chosen)[0].tolist(),
         seen=data_address(network.prepare(images)[0]),
         reconstruction=_redrawn(network, capsules, chosen),
-        agreement=None if seen is None else _agreement(seen, chosen),
+        agreement=None if seen is None else _agreement(network, seen, chosen),
         others=[],
     )
 
@@ -219,9 +220,13 @@ def _redrawn(network: Network, capsules: Capsules, chosen: Tensor) -> str | None
     return None if network.decoder is None else data_address(network.decoder(capsules, chosen)[0])
 
 
-def _agreement(seen: Look, chosen: Tensor) -> AgreementMap:
-    found = agreement_seen(seen, chosen, pairs=1)
-    return AgreementMap(shares=found.map[0].tolist(), rows=found.rows.tolist(), columns=found.columns.tolist())
+def _agreement(network: Network, seen: Look, chosen: Tensor) -> AgreementMap:
+    """In pixels of a picture as it comes, of which the network may see but the middle."""
+    found = agreement_seen(seen, chosen, pairs=0)
+    sides = zip(network.spec.preparation.size, network.spec.preparation.crop, strict=True)
+    above, before = ((size - crop) // 2 for size, crop in sides)
+    rows, columns = (found.rows + above).tolist(), (found.columns + before).tolist()
+    return AgreementMap(shares=found.map[0].tolist(), rows=rows, columns=columns)
 
 
 def data_address(image: Tensor) -> str:

@@ -21,6 +21,9 @@ from paircaps.serve.networks import Networks
 _MMAP_THRESHOLD = -3
 """Number of that setting in malloc.h."""
 
+MOST_CLIENTS = 100
+"""Connections at a time; further ones are told to come back, since each holds some of what it sent."""
+
 EVERYWHERE = ("0.0.0.0", "::")
 
 
@@ -59,6 +62,7 @@ def server(folders: Mapping[str, Path], host: str, allowed: Iterable[str]) -> uv
         lifespan="off",
         ws="none",
         timeout_graceful_shutdown=2,
+        limit_concurrency=MOST_CLIENTS,
     )
     return uvicorn.Server(config)
 
@@ -71,8 +75,9 @@ def listen(host: str, port: int) -> socket.socket:
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except OSError as error:
-        raise PaircapsError(f"--host {host}: no such address: {error.strerror or error}") from None
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not a name"
+        raise PaircapsError(f"--host {host}: no such address: {why or error}") from None
     listening = socket.socket(family, kind, protocol)  # without the protocol asyncio leaves Nagle on: 40 ms an answer
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

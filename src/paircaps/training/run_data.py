@@ -42,7 +42,8 @@ def require_shape(network: Network, dataset: ImageDataset) -> None:
     wanted = network.spec.preparation
     if channels != network.model.in_channels or (height, width) not in (wanted.size, wanted.crop):
         size = "×".join(map(str, (*wanted.size, network.model.in_channels)))
-        advice = [f"--option image_size={wanted.size[0]}"] if (height, width) != wanted.size else []
+        sides = wanted.size[0] if wanted.size[0] == wanted.size[1] else f"'{wanted.size}'"
+        advice = [f"--option image_size={sides}"] if (height, width) != wanted.size else []
         advice += [f"--option channels={network.model.in_channels}"] if channels != network.model.in_channels else []
         raise PaircapsError(
             f"{dataset!r}: its images are of another shape than the network's, {size}; a dataset that can be made or "

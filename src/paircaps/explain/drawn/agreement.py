@@ -54,7 +54,7 @@ def _coupling(axis: Any, seen: Agreement, values: Tensor) -> None:
 def _pairs(axis: Any, seen: Agreement, number: int) -> None:
     """Lines between the children of a pair; a ring where both look at the same place."""
     places, strength = seen.places[number], seen.strength[number]
-    strongest = max(strength.abs().max().item(), 1e-12)
+    strongest = max([*strength.abs().tolist(), 1e-12])
     side, children = min(seen.images.shape[-2:]), len(places)
     for pair, value in zip(seen.pairs[number].tolist(), strength.tolist(), strict=True):
         (x0, y0), (x1, y1) = places[pair[0]].tolist(), places[pair[1]].tolist()

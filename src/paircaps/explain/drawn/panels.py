@@ -10,7 +10,7 @@ from torch import Tensor
 WARM, COLD = "#ff7a18", "#2f8fff"
 """What speaks for a class, and what speaks against it."""
 
-INK, PALE = "#222222", "#777777"
+INK = "#222222"
 
 
 def show(axis: Any, image: Tensor) -> None:
@@ -32,7 +32,7 @@ def show(axis: Any, image: Tensor) -> None:
         spine.set_color("lightgray")
 
 
-def overlay(axis: Any, values: Tensor, rows: Tensor, columns: Tensor, most: float, *, signed: bool = True) -> None:
+def overlay(axis: Any, values: Tensor, rows: Tensor, columns: Tensor, most: float) -> None:
     """Values of positions (rows, columns) over an image that is shown already, the stronger the less transparent.
 
     Args:
@@ -41,7 +41,6 @@ def overlay(axis: Any, values: Tensor, rows: Tensor, columns: Tensor, most: floa
         rows: middles of the positions, in pixels.
         columns: middles of the positions, in pixels.
         most: the value that is shown at full strength.
-        signed: what is below zero has another colour; else it is not shown.
     """
     from matplotlib.colors import to_rgb
 
@@ -49,8 +48,6 @@ def overlay(axis: Any, values: Tensor, rows: Tensor, columns: Tensor, most: floa
     grid = np.pad(values.detach().cpu().float().numpy(), 1, mode="edge")  # so that it reaches the edges of the image
     colour = np.where(grid[..., None] >= 0, to_rgb(WARM), to_rgb(COLD))
     strength = np.clip(np.abs(grid) / max(most, 1e-12), 0, 1)
-    if not signed:
-        strength = np.where(grid > 0, strength, 0)
     layer = np.concatenate([colour, 0.75 * strength[..., None]], -1)
     axis.imshow(layer, extent=(*_ends(columns), *_ends(rows)[::-1]), interpolation="bilinear", zorder=2)
     axis.set(xlim=limits[0], ylim=limits[1])

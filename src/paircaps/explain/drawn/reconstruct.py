@@ -41,7 +41,7 @@ def draw_reconstruction(seen: Reconstruction, names: Sequence[str], classes: Seq
             below.set_ylabel("redrawn", fontsize=8)
     several = seen.label.shape[1] > 1
     colours = f": the more active one {_named(0)}, the other {_named(1)}" if several else ""
-    figure.suptitle(f"Redrawn from the pose of the most active capsule{'s' if several else ''}{colours}", fontsize=9)
+    figure.suptitle(f"Redrawn from the pose of the capsule{'s' if several else ''} named below{colours}", fontsize=9)
     return as_png(figure)
 
 

@@ -14,6 +14,7 @@ export class Pad {
     this.context = canvas.getContext("2d", { willReadFrequently: true });
     this.past = [];
     this.picture = null;
+    this.inverted = false;
     this.empty = true;
     this.pen = null; // of the keyboard: where it is, and whether it is down
     this.#listen();
@@ -30,6 +31,7 @@ export class Pad {
     this.#blank();
     if (old) this.#contain(old);
     this.past = [];
+    this.moved();
   }
 
   clear() {
@@ -44,8 +46,7 @@ export class Pad {
     const last = this.past.pop();
     if (!last) return;
     this.context.putImageData(last.pixels, 0, 0);
-    this.empty = last.empty;
-    this.picture = last.picture;
+    ({ empty: this.empty, picture: this.picture, inverted: this.inverted } = last);
     this.changed();
   }
 
@@ -53,10 +54,16 @@ export class Pad {
   show(picture, invert) {
     this.#remember();
     this.#blank();
-    this.context.filter = invert ? "invert(1)" : "none";
-    this.#contain(picture);
-    this.context.filter = "none";
+    const box = this.#contain(picture);
+    if (invert) {
+      // white minus what is there; canvas filters are not known everywhere
+      this.context.globalCompositeOperation = "difference";
+      this.context.fillStyle = "white";
+      this.context.fillRect(...box);
+      this.context.globalCompositeOperation = "source-over";
+    }
     this.picture = picture;
+    this.inverted = invert;
     this.empty = false;
     this.changed();
   }
@@ -94,13 +101,15 @@ export class Pad {
     const { width, height } = this.canvas;
     const scale = Math.min(width / picture.width, height / picture.height);
     const [w, h] = [picture.width * scale, picture.height * scale];
+    const box = [(width - w) / 2, (height - h) / 2, w, h];
     this.context.imageSmoothingQuality = "high";
-    this.context.drawImage(picture, (width - w) / 2, (height - h) / 2, w, h);
+    this.context.drawImage(picture, ...box);
+    return box;
   }
 
   #remember() {
     const pixels = this.context.getImageData(0, 0, this.canvas.width, this.canvas.height);
-    this.past.push({ pixels, empty: this.empty, picture: this.picture });
+    this.past.push({ pixels, empty: this.empty, picture: this.picture, inverted: this.inverted });
     if (this.past.length > MOST_UNDO) this.past.shift();
   }
 
@@ -157,7 +166,7 @@ export class Pad {
 
   key(event) {
     const arrows = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-    if (event.key.toLowerCase() === "z" && !event.altKey) this.undo();
+    if (event.key === "z" && !event.altKey) this.undo();
     else if (event.ctrlKey || event.metaKey || event.altKey) return;
     else if (event.key in arrows) this.#move(...arrows[event.key], event.shiftKey);
     else if (event.key === " ") this.#toggle();
@@ -215,6 +224,20 @@ export function isLight(picture) {
     count += 3;
   }
   return sum / count > 128;
+}
+
+// A picture no larger than a board can show, so that many of them can be remembered.
+export function smaller(picture) {
+  const scale = Math.min(1, (3 * LONG_SIDE) / Math.max(picture.width, picture.height));
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.max(1, Math.round(picture.width * scale));
+  canvas.height = Math.max(1, Math.round(picture.height * scale));
+  const context = canvas.getContext("2d");
+  context.fillRect(0, 0, canvas.width, canvas.height); // what is transparent is black
+  context.imageSmoothingQuality = "high";
+  context.drawImage(picture, 0, 0, canvas.width, canvas.height);
+  picture.close?.();
+  return canvas;
 }
 
 function copyOf(canvas) {

@@ -1,6 +1,6 @@
 // The page: one drawing, one network that is looked into, and what it says.
 
-import { Pad, isLight } from "/pad.js";
+import { Pad, isLight, smaller } from "/pad.js";
 import { $, bars, element, map, others, pen, percent, sliders } from "/view.js";
 
 const state = {
@@ -10,14 +10,15 @@ const state = {
   answer: null,
   pose: null, // as the sliders have it
 };
-let setBars, setSliders;
+let setBars, setOthers, setSliders;
 
 const pad = new Pad($("pad"), drawing, () => showMap());
 
 function drawing() {
+  if (!state.model) return; // the networks are not known yet
   $("invitation").hidden = !pad.empty;
-  $("undo").disabled = pad.past.length === 0;
   $("invert-label").hidden = !pad.picture;
+  $("invert").checked = pad.inverted;
   if (pad.empty) {
     state.label = null;
     show(null); // at once: no answer is waited for
@@ -35,16 +36,19 @@ function latest(run, failed) {
       return;
     }
     busy = true;
-    do {
-      again = false;
-      try {
-        await run();
-      } catch (error) {
-        problem(error.message);
-        failed?.();
-      }
-    } while (again);
-    busy = false;
+    try {
+      do {
+        again = false;
+        try {
+          await run();
+        } catch (error) {
+          problem(error.message);
+          failed?.();
+        }
+      } while (again);
+    } finally {
+      busy = false;
+    }
   };
 }
 
@@ -67,12 +71,11 @@ const draw = latest(async () => {
   if (state.pose === pose) $("reconstruction").src = picture;
 });
 
-function predict(file, invert = false) {
+function predict(file) {
   const form = new FormData();
   form.append("file", file, "drawing.png");
   form.append("model", state.model.name);
   form.append("compare", String(state.models.length > 1));
-  form.append("invert", String(invert));
   if (state.label !== null) form.append("class", state.label);
   return fetched("/api/predict", { method: "POST", body: form });
 }
@@ -113,12 +116,14 @@ function showVerdict(answer) {
 function showOthers(answer) {
   $("others-box").hidden = !answer?.others.length;
   if (!answer?.others.length) return;
-  const differ = others($("others"), answer, answer.classes, choose);
+  const differ = setOthers(answer);
   $("agreed").textContent = differ ? `${differ} of ${answer.others.length} disagree.` : "They all agree.";
 }
 
 function showMap() {
   const { model, answer } = state;
+  $("undo").disabled = pad.past.length === 0;
+  if (!model) return;
   const shown = $("show-map").checked && answer?.agreement;
   [$("map").width, $("map").height] = [pad.canvas.width, pad.canvas.height];
   map($("map"), shown ? answer.agreement : null, pad.pixel);
@@ -169,6 +174,7 @@ function choose(name) {
     state.label = state.label === label ? null : label;
     ask();
   });
+  setOthers = others($("others"), state.models.map(({ name }) => name).filter((name) => name !== model.name), choose);
   setSliders = sliders($("sliders"), model, movedSlider);
   $("facts").textContent = [
     `${model.model}${model.routing ? ` with ${model.routing} routing` : ""}`,
@@ -182,9 +188,11 @@ function choose(name) {
 }
 
 // A picture from a file, a drop or the clipboard. What the browser cannot read, the server may, or says why not.
+let taken = 0;
 async function take(file) {
-  if (!file) return;
+  if (!file || !state.model) return;
   problem(null);
+  const turn = ++taken;
   let picture;
   try {
     picture = await createImageBitmap(file);
@@ -196,14 +204,17 @@ async function take(file) {
       return;
     }
   }
+  if (turn !== taken) return; // another one was taken meanwhile
   state.label = null;
-  const grey = state.model.channels === 1;
-  $("invert").checked = grey && isLight(picture);
-  pad.show(picture, $("invert").checked);
+  picture = smaller(picture);
+  pad.show(picture, state.model.channels === 1 && isLight(picture));
 }
 
-function pictureOf(address) {
-  return fetch(address).then((response) => response.blob()).then(createImageBitmap);
+async function pictureOf(address) {
+  const picture = new Image();
+  picture.src = address;
+  await picture.decode();
+  return picture;
 }
 
 function listen() {
@@ -221,7 +232,8 @@ function listen() {
   });
   window.addEventListener("hashchange", () => choose(namedInAddress()));
   document.addEventListener("keydown", (event) => {
-    if (event.target === document.body) pad.key(event); // nothing else has the focus
+    // where nothing has the focus, digits only: all other keys scroll the page
+    if (event.target === document.body && /^[0-9]$/.test(event.key)) pad.key(event);
   });
   document.addEventListener("paste", (event) => take(event.clipboardData.files[0]));
   for (const kind of ["dragover", "dragleave", "drop"]) {
@@ -241,7 +253,6 @@ async function begin() {
     $("models").append(element("label", {}, input, name));
   }
   listen();
-  $("undo").disabled = true;
   choose(namedInAddress());
 }
 

@@ -40,17 +40,22 @@ export function bars(list, classes, chosen) {
   };
 }
 
-export function others(list, answer, own, chosen) {
-  const said = answer.others.map(({ model, classes, certainty }) => {
-    const { item, fill, value } = row(model, () => chosen(model));
-    fill.style.transform = `scaleX(${certainty})`;
-    value.textContent = `${classes.join(" + ")} (${percent(certainty)})`;
-    const different = classes.join() !== own.join();
-    item.classList.toggle("different", different);
-    return { item, different };
-  });
-  list.replaceChildren(...said.map(({ item }) => item));
-  return said.filter(({ different }) => different).length;
+// A bar for each of the other networks. Returns what sets them, and says how many disagree.
+export function others(list, names, chosen) {
+  const rows = new Map(names.map((name) => [name, row(name, () => chosen(name))]));
+  list.replaceChildren(...[...rows.values()].map(({ item }) => item));
+  return (answer) => {
+    let differ = 0;
+    for (const { model, classes, certainty } of answer.others) {
+      const { item, fill, value } = rows.get(model);
+      const different = classes.join() !== answer.classes.join();
+      fill.style.transform = `scaleX(${certainty})`;
+      value.textContent = `${classes.join(" + ")} (${percent(certainty)})`;
+      item.classList.toggle("different", different);
+      differ += different;
+    }
+    return differ;
+  };
 }
 
 export const percent = (value) => `${Math.round(100 * value)}\u00a0%`;
