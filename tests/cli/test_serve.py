@@ -6,6 +6,8 @@ import socket
 import pytest
 from explain.small import saved, small_network
 
+from paircaps.serve.run import listen
+
 
 @pytest.fixture
 def model(tmp_path):
@@ -65,3 +67,9 @@ def test_a_host_that_is_no_name(run, model):
     code, _, err = run("serve", model, "--host", "x" * 70)
     assert code == 1
     assert "no such address" in err
+
+
+def test_answers_are_not_held_back_for_forty_milliseconds():
+    """asyncio turns Nagle's algorithm off only where a socket says that it is one of TCP."""
+    with listen("127.0.0.1", 0) as listening:
+        assert listening.proto == socket.IPPROTO_TCP

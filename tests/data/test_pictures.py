@@ -35,6 +35,7 @@ def strips(monkeypatch):
 @pytest.mark.parametrize("channels", [1, 3])
 def test_strip_by_strip_is_the_same_picture(mode, channels, monkeypatch):
     content = as_file(landscape(mode))
+    monkeypatch.setattr(pictures, "_LARGE", 1 << 40)
     whole = decode_picture(content, "x", (20, 30), channels, "stretch", background=128)
     monkeypatch.setattr(pictures, "_LARGE", 1)
     monkeypatch.setattr(pictures, "_STRIP", 2000)
@@ -48,6 +49,7 @@ def test_strip_by_strip_a_picture_is_turned_upright_too(orientation, monkeypatch
     exif = Image.Exif()
     exif[0x0112] = orientation
     content = as_file(landscape("RGB"), "PNG", exif=exif)
+    monkeypatch.setattr(pictures, "_LARGE", 1 << 40)
     whole = decode_picture(content, "x", 20, 3, "stretch")
     monkeypatch.setattr(pictures, "_LARGE", 1)
     monkeypatch.setattr(pictures, "_STRIP", 2000)

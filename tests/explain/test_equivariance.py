@@ -8,9 +8,9 @@ from torch import nn
 
 from paircaps.data import load_dataset
 from paircaps.errors import PaircapsError
-from paircaps.explain.equivariance import Equivariance, Poses, measure, read_out
+from paircaps.explain.equivariance import Equivariance, Poses, _right_and_wrong, measure, read_out
 from paircaps.explain.report import as_markdown
-from paircaps.explain.warps import SHIFT, Upright, upright
+from paircaps.explain.warps import SHIFT, Upright, in_one_warp, upright
 from paircaps.functional import Capsules
 
 
@@ -208,16 +208,16 @@ def test_spread_is_within_an_image_not_between_images(bases):
 
 
 def test_wrong_capsules_are_all_but_the_right_one(bases):
-    class Two(Weigher):
+    class Fixed(Weigher):
         def forward(self, images):
             capsules = super().forward(images)
-            capsules.activation[:] = 1.0
-            capsules.activation[:, 0] = 1 + 0.1 * capsules.pose[:, 0, 0]
+            capsules.activation[:] = torch.arange(10.0)
             return capsules
 
-    zeros = of_class(bases[1], 0)
-    deviation = 0.1 * 2 * SHIFT * 40 / 12**0.5
-    assert measure("two", Two(), zeros, zeros, images=100).spread == pytest.approx(deviation / 2.0, rel=0.1)
+    warped = in_one_warp(of_class(bases[1], 9), 2, "x", 0)
+    right, wrong = _right_and_wrong(Fixed(), warped)
+    assert right.tolist() == [9.0, 9.0]
+    assert wrong.tolist() == [4.0, 4.0]  # of 0 to 8
 
 
 def test_upright_is_not_warped_at_all(bases):

@@ -67,7 +67,7 @@ def as_markdown(result: dict[str, Any]) -> str:
     lines.append(
         f"A stroke is a drawing of {_SIDE}×{_SIDE} sent as a PNG file; the answer has activations, pose, "
         f"reconstruction and agreement map. {repeats} interleaved repeats of each over one connection to 127.0.0.1, "
-        f"{kind}. {machine_line(result['machine'])}."
+        f"{kind}; PyTorch on one thread. {machine_line(result['machine'])}."
     )
     return "\n".join(lines) + "\n"
 
