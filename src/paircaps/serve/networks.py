@@ -147,12 +147,11 @@ class Networks:
         """
         asked = self[name]
         label = None if not class_name else asked.index(class_name)
-        picture = Source("the picture", lambda: content)
-        pictures = {asked.name: read_picture(asked.network, picture, fit=fit, invert=invert, max_memory=MAX_MEMORY)}
-        answer = _predict(asked, pictures[asked.name].unsqueeze(0), label)
+        sight = _Sight(Source("the picture", lambda: content), fit, invert)
+        answer = _predict(asked, sight(asked.network), label)
         if compare:
-            others = [loaded for loaded in self._loaded.values() if loaded.name != asked.name]
-            answer.others = [_opinion(other, _fitted(other, asked, pictures, picture, fit, invert)) for other in others]
+            others = [loaded for loaded in self._loaded.values() if loaded is not asked]
+            answer.others = [_opinion(other, sight(other.network)) for other in others]
         return answer
 
     @torch.inference_mode()
@@ -174,15 +173,20 @@ class Networks:
         return Drawing(picture=data_address(drawn[0]))
 
 
-def _fitted(
-    other: Loaded, asked: Loaded, pictures: dict[str, Tensor], picture: Source, fit: Fit, invert: bool
-) -> Tensor:
-    """The picture for another network; decoded again only if that sees pictures of another shape."""
-    one, two = asked.network, other.network
-    same = one.spec.preparation.size == two.spec.preparation.size and one.model.in_channels == two.model.in_channels
-    if same:
-        return pictures[asked.name].unsqueeze(0)
-    return read_picture(two, picture, fit=fit, invert=invert, max_memory=MAX_MEMORY).unsqueeze(0)
+class _Sight:
+    """A picture as networks see it, decoded once for all that take the same size and channels."""
+
+    def __init__(self, source: Source, fit: Fit, invert: bool) -> None:
+        self.source, self.fit, self.invert = source, fit, invert
+        self._seen: dict[tuple[object, ...], Tensor] = {}
+
+    def __call__(self, network: Network) -> Tensor:
+        """(1, C, H, W) in bytes."""
+        shape = (*network.spec.preparation.size, network.model.in_channels)
+        if shape not in self._seen:
+            image = read_picture(network, self.source, fit=self.fit, invert=self.invert, max_memory=MAX_MEMORY)
+            self._seen[shape] = image.unsqueeze(0)
+        return self._seen[shape]
 
 
 def _predict(asked: Loaded, images: Tensor, label: int | None) -> Prediction:
