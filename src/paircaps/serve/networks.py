@@ -177,7 +177,8 @@ class _Sight:
     """A picture as networks see it, decoded once for all that take the same size and channels."""
 
     def __init__(self, source: Source, fit: Fit, invert: bool) -> None:
-        self.source, self.fit, self.invert = source, fit, invert
+        self.source, self.invert = source, invert
+        self.fit: Fit = fit
         self._seen: dict[tuple[object, ...], Tensor] = {}
 
     def __call__(self, network: Network) -> Tensor:
