@@ -159,7 +159,7 @@ def test_show_takes_a_folder_and_options(run, tmp_path, monkeypatch):
             "test.mat.zip not found",
         ),
         (["bench", "data", "-o", "."], 1, ".: is a folder"),
-        (["bench", "data", "-o", "a.png"], 1, "a.png: this benchmark has no picture"),
+        (["bench", "data", "-o", "a.png"], 1, "a.png: there is no picture of this"),
         (["bench", "layer", "-o", "a.md", "-o", "no/a.png"], 1, "no/a.png: no such folder"),
         (["bench", "table1", "--batch", "1"], 2, "must be a whole number of at least 2, got '1'"),
         (["bench", "scaling", "--largest", "63"], 2, "must be a whole number of at least 64, got '63'"),
