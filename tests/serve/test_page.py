@@ -323,6 +323,11 @@ def test_a_reload_keeps_the_network(open_page):
 def test_clear_and_undo(open_page):
     page = open_page()
     assert page.locator("#undo").is_disabled()
+    page.route("**/api/predict", lambda route: (page.wait_for_timeout(300), route.continue_()))
+    stroke(page, SEVEN[:2])
+    assert page.locator("#undo").is_enabled(), "before there is an answer"
+    page.unroute_all(behavior="wait")
+    page.locator("#clear").click()
     stroke(page, SEVEN[:2])
     one = answered(page, [""] * 10)
     stroke(page, SEVEN[1:])

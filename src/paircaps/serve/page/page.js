@@ -17,6 +17,7 @@ const pad = new Pad($("pad"), drawing, () => showMap());
 function drawing() {
   if (!state.model) return; // the networks are not known yet
   $("invitation").hidden = !pad.empty;
+  $("undo").disabled = pad.past.length === 0;
   $("invert-label").hidden = !pad.picture;
   $("invert").checked = pad.inverted;
   if (pad.empty) {
