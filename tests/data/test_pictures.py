@@ -90,7 +90,9 @@ def test_what_needs_too_much_memory_is_refused_before_it_is_unpacked(kind, optio
 
 def test_a_photograph_costs_what_is_left_of_it():
     content = as_file(landscape("RGB", (2400, 1600)), "JPEG")
-    decode_picture(content, "x", 28, max_memory=1_000_000)
+    seen = decode_picture(content, "x", 28, max_memory=1_000_000)
+    assert seen.shape == (3, 28, 28)
+    assert seen[0, 14, 2] < 60 < 190 < seen[0, 14, 25]
 
 
 def test_a_picture_can_be_too_long():

@@ -35,8 +35,8 @@ def open_page(browser, port):
         page.on("console", lambda message: message.type in ("error", "warning") and complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         own = f"http://127.0.0.1:{port}/"
-        foreign = lambda request: not request.url.startswith((own, "data:", "blob:"))  # noqa: E731
-        page.on("request", lambda request: foreign(request) and complaints.append(request.url))
+        known = (own, "data:", "blob:")
+        page.on("request", lambda request: request.url.startswith(known) or complaints.append(request.url))
         page.complaints = complaints
         page.goto(own + path.lstrip("/"))
         page.wait_for_selector("#bars button, .docs section table")
