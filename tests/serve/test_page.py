@@ -69,13 +69,18 @@ def fills(page):
     return [fill.evaluate("e => e.style.transform") for fill in page.locator("#bars .fill").all()]
 
 
+def quiet(page):
+    """Wait until nothing is asked any more."""
+    page.wait_for_function("() => document.getElementById('says').getAttribute('aria-busy') !== 'true'")
+
+
 def answered(page, before):
-    """Wait until the bars are other than they were."""
+    """Wait until the bars are other than they were, and stay so."""
     page.wait_for_function(
         "before => [...document.querySelectorAll('#bars .value')].map(e => e.innerText).join() !== before",
         arg=",".join(before),
     )
-    page.wait_for_timeout(150)
+    quiet(page)
     return bars(page)
 
 
@@ -235,7 +240,7 @@ def test_a_picture_is_uploaded_dropped_on_paper_turned_to_ink(open_page):
     paper = as_file(seven().point(lambda value: 255 - value))
     page.set_input_files("#file", {"name": "paper.png", "mimeType": "image/png", "buffer": paper})
     page.wait_for_function("() => document.getElementById('invert').checked")
-    page.wait_for_timeout(500)
+    quiet(page)
     assert bars(page) == plain, "dark on light is seen as light on dark"
     page.locator("#invert").uncheck()
     answered(page, plain)
@@ -288,7 +293,7 @@ def test_networks_can_be_switched_and_disagree_in_public(open_page):
     assert page.locator("#others button").count() == 7
     page.locator("#others button").nth(1).focus()
     stroke(page, SEVEN[::-1])
-    page.wait_for_timeout(300)
+    quiet(page)
     assert page.locator("#agreed").inner_text()
     page.locator("#models label", has_text="dynamic").click()
     answered(page, first)
@@ -352,7 +357,7 @@ def test_drawing_with_the_keyboard_alone(open_page):
     line = answered(page, [""] * 10)
     page.keyboard.press("Space")
     page.keyboard.press("ArrowRight")
-    page.wait_for_timeout(300)
+    quiet(page)
     assert bars(page) == line, "a lifted pen does not draw"
     page.keyboard.press("4")
     answered(page, line)

@@ -28,7 +28,8 @@ function drawing() {
 }
 
 // Calls a function for the latest state only: never two at once, and never for a state that has passed.
-function latest(run, failed) {
+// Meanwhile the part of the page that waits for it says so.
+function latest(part, run, failed) {
   let busy = false;
   let again = false;
   return async () => {
@@ -37,6 +38,7 @@ function latest(run, failed) {
       return;
     }
     busy = true;
+    $(part).setAttribute("aria-busy", "true");
     try {
       do {
         again = false;
@@ -49,11 +51,12 @@ function latest(run, failed) {
       } while (again);
     } finally {
       busy = false;
+      $(part).setAttribute("aria-busy", "false");
     }
   };
 }
 
-const ask = latest(async () => {
+const ask = latest("says", async () => {
   if (!state.model || pad.empty) return;
   const { model, label } = state;
   const answer = await predict(await pad.file());
@@ -61,7 +64,7 @@ const ask = latest(async () => {
   if (!pad.empty && state.model === model && state.label === label) show(answer);
 }, () => show(null));
 
-const draw = latest(async () => {
+const draw = latest("redrawn", async () => {
   const { model, answer, pose } = state;
   if (!pose || !answer) return;
   const { picture } = await fetched("/api/draw", {
