@@ -39,16 +39,16 @@ def add_commands(commands: Any) -> None:
 def run_equivariance(options: argparse.Namespace) -> int:
     """Warp images, and see what becomes of poses and activations."""
     require_places(options.out, picture=True)
-    networks, names = {}, {}
+    networks, tested = {}, {}
     for name, folder in find_models(options.folders).items():
         network = load(folder)
         data = [named_or_own(folder, options, split) for split in ("train", "test")]
         for dataset in data:
             require_shape(network, dataset)
             require_classes(network, dataset)
-        networks[name], names[name] = (network, *map(upright, data)), _described(data[1])
-    if len(set(names.values())) > 1:
-        own = "; ".join(f"{name}: {dataset}" for name, dataset in names.items())
+        networks[name], tested[name] = (network, *map(upright, data)), data[1]
+    if len(set(map(_described, tested.values()))) > 1:
+        own = "; ".join(f"{name}: {_described(dataset)}" for name, dataset in tested.items())
         raise PaircapsError(f"networks of different datasets cannot be compared ({own}): give --data NAME")
     measured = []
     for name, (network, fit_on, test_on) in networks.items():
@@ -57,7 +57,7 @@ def run_equivariance(options: argparse.Namespace) -> int:
         measured.append(measure(name, network, fit_on, test_on, options.images, options.seed).as_dict())
     result = {
         "networks": measured,
-        "data": {"name": next(iter(names.values())).partition(",")[0], "fit": "train split", "test": "test split"},
+        "data": {"name": next(iter(tested.values())).info.name, "fit": "train split", "test": "test split"},
         "images": options.images,
         "seed": options.seed,
         "machine": machine_line(),

@@ -100,16 +100,17 @@ def _views(network: Network, asked: list[str] | None) -> list[str]:
         why |= dict.fromkeys(("reconstruct", "perturb"), "the network was trained without a decoder")
     if not has_capsules(network):
         why |= dict.fromkeys(("agreement", "tree"), f"{network.spec.model} has no capsules, so no agreement")
-    for view in asked or VIEWS:
-        if view in why and asked:
+    for view in asked or []:
+        if view in why:
             raise PaircapsError(f"{view} cannot be drawn: {why[view]}")
     views = [view for view in VIEWS if view in (asked or VIEWS) and view not in why]
     if not views:
         raise PaircapsError(f"nothing can be drawn: {'; '.join(dict.fromkeys(why.values()))}")
+    if asked:
+        return views
     for reason in dict.fromkeys(why.values()):
         left_out = " and ".join(view for view in VIEWS if why.get(view) == reason)
-        if not asked:
-            print(f"paircaps: note: no {left_out}: {reason}", file=sys.stderr)
+        print(f"paircaps: note: no {left_out}: {reason}", file=sys.stderr)
     return views
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from importlib import resources
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import FastAPI, File, Form, Request, UploadFile
 from fastapi.exceptions import RequestValidationError
@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 import paircaps
+from paircaps.data.pictures import Fit
 from paircaps.errors import PaircapsError
 from paircaps.serve.answers import Drawing, Models, PoseToDraw, Prediction, Problem
 from paircaps.serve.guard import LARGEST, Guard
@@ -72,9 +73,7 @@ def _add_answers(app: FastAPI, networks: Networks) -> None:
         label: Annotated[
             str | None, Form(alias="class", description="look at this class, not at the most active one")
         ] = None,
-        fit: Annotated[
-            Literal["pad", "crop", "stretch"], Form(description="how a picture of another aspect is fitted")
-        ] = "pad",
+        fit: Annotated[Fit, Form(description="how a picture of another aspect is fitted")] = "pad",
         invert: Annotated[bool, Form(description="exchange dark and light: dark digits on light paper")] = False,
         compare: Annotated[bool, Form(description="ask all other networks too")] = False,
     ) -> Prediction:
