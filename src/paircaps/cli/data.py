@@ -15,6 +15,7 @@ from paircaps.data.cards import CARDS, Card
 from paircaps.data.catalogue import require_known
 from paircaps.data.dataset import ImageDataset
 from paircaps.data.errors import DataError
+from paircaps.data.here import source_of
 from paircaps.data.files import find, locate, require_folder, require_published
 from paircaps.data.named import is_folder, load_named
 from paircaps.data.sheet import contact_sheet, require_picture_name, save_picture
@@ -88,7 +89,7 @@ def get_datasets(options: argparse.Namespace) -> int:
     cards = [_card(name) for name in options.names]
     failures: list[str] = []
     for card in cards:
-        source = _source(card)
+        source = source_of(card)
         splits = _splits(source, options.split)
         if not source.files:
             print(f"{card.name}: made on the fly, nothing to download")
@@ -155,7 +156,7 @@ def _counts(dataset: ImageDataset) -> str:
 
 def _row(card: Card, root: Path | None) -> dict[str, Any]:
     """What `data list` says of a dataset."""
-    source = _source(card)
+    source = source_of(card)
     places = {split: find(source, split, root) for split in _splits(source, None)}
     return {
         "name": card.name,
@@ -170,11 +171,6 @@ def _row(card: Card, root: Path | None) -> dict[str, Any]:
         "citation": card.citation,
         "stand_in_for": card.stand_in,
     }
-
-
-def _source(card: Card) -> Card:
-    """The dataset whose files another one is made of, or itself."""
-    return card if card.files else CARDS[str(card.base)]
 
 
 def _folders(places: dict[str, list[Path] | None]) -> list[str]:

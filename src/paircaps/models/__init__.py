@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paircaps.models.base import ImageModel, count_parameters
 from paircaps.models.capsnet import CapsNet
+from paircaps.models.capsnet_pool import CapsNetPool
 from paircaps.models.capsule_model import CapsuleModel
 from paircaps.models.decoder import DeconvDecoder, DenseDecoder, select_pose
 from paircaps.models.registry import create_model, list_models, register_model
@@ -13,6 +14,7 @@ from paircaps.models.resnet_pool import ResNetPool
 
 __all__ = [
     "CapsNet",
+    "CapsNetPool",
     "CapsuleModel",
     "DeconvDecoder",
     "DenseDecoder",

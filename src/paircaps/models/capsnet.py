@@ -86,5 +86,8 @@ class CapsNet(CapsuleModel):
         return self.conv(images).relu()
 
 
-register_model("capsnet", CapsNet)
-register_model("capsnet-light", partial(CapsNet, filters=64, groups=8))
+SIZES: dict[str, dict[str, int]] = {"": {}, "-light": {"filters": 64, "groups": 8}}
+"""Widths by the ending of a name: that of the first paper, and that of the published runs."""
+
+for _ending, _size in SIZES.items():
+    register_model(f"capsnet{_ending}", partial(CapsNet, **_size))  # pyright: ignore[reportArgumentType]

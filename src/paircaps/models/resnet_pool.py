@@ -8,12 +8,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from paircaps._checks import require_positive
 from paircaps.functional import Capsules
-from paircaps.models.base import ImageModel, count_parameters
+from paircaps.models.base import ImageModel
+from paircaps.models.matched import as_large_as
 from paircaps.models.registry import register_model
 from paircaps.models.resnet import NormReLU, ResNetBackbone, conv
 from paircaps.models.resnet_caps import MINIMUM_SIZE, SIZES, ResNetCapsules
@@ -71,12 +71,10 @@ def matched_pool(
     """The pooling network whose number of parameters is nearest to that of a ResNetCapsules of these arguments."""
     shared = {"num_classes": num_classes, "in_channels": in_channels, "image_size": image_size}
     backbone = {name: overrides[name] for name in ("blocks", "widths") if name in overrides}
-    build = partial(ResNetPool, **shared, **backbone)
-    with torch.device("meta"):  # shapes only: nothing is allocated, and no random number drawn
-        twin = call_with_options("the capsule twin", ResNetCapsules, {**shared, "routing": routing}, overrides)
-        one, two = (count_parameters(build(head_width=width)) for width in (1, 2))
-    head_width = 1 + round((count_parameters(twin) - one) / (two - one))  # the count is linear in the width
-    return build(head_width=max(1, head_width))
+    return as_large_as(
+        partial(ResNetPool, **shared, **backbone),
+        partial(call_with_options, "the capsule twin", ResNetCapsules, {**shared, "routing": routing}, overrides),
+    )
 
 
 for _ending, _size in SIZES.items():

@@ -1,0 +1,88 @@
+"""How long a training is, beside the paper's: a shorter one keeps the shape of its schedule."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from paircaps.data.cards import CARDS
+from paircaps.training.recipe import Data, Recipe, Schedule
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long every training of an experiment is: the paper's length, so many epochs, or a share of the paper's.
+
+    Args:
+        epochs: of every training.
+        share: of the paper's length, in 0..1.
+    """
+
+    epochs: int | None = None
+    share: float | None = None
+
+
+def training_images(data: Data) -> int:
+    """Images that a recipe trains on: those of the split, within its limit, without those held back."""
+    count = CARDS[data.name].counts["train"]
+    if data.limit is not None:
+        count = min(count, data.limit)
+    return count - round(count * data.validation)
+
+
+def steps_per_epoch(recipe: Recipe) -> int:
+    """Batches of an epoch: a last one that is not full is left out, unless it is the only one."""
+    return max(1, training_images(recipe.data) // recipe.train.batch_size)
+
+
+def epochs_of(recipe: Recipe) -> float:
+    """How often a recipe sees its training images, by its epochs or its steps, whichever is less."""
+    epochs, steps = recipe.train.epochs, recipe.train.steps
+    by_steps = math.inf if steps is None else steps / steps_per_epoch(recipe)
+    return min(math.inf if epochs is None else epochs, by_steps)
+
+
+def total_steps(recipe: Recipe) -> int:
+    """Batches of a whole training."""
+    return max(1, round(epochs_of(recipe) * steps_per_epoch(recipe)))
+
+
+def images_shown(recipe: Recipe) -> int:
+    """Images that a whole training sees, each as often as it comes."""
+    return total_steps(recipe) * min(recipe.train.batch_size, training_images(recipe.data))
+
+
+def share_of(recipe: Recipe, paper: Recipe) -> float:
+    """How much of the paper's training a recipe is, in images that it sees."""
+    return images_shown(recipe) / images_shown(paper)
+
+
+def shortened(recipe: Recipe, budget: Budget, paper: Recipe) -> Recipe:
+    """A recipe of another length; warm-up, drops and halvings come after the same part of it.
+
+    Args:
+        recipe: to change.
+        budget: the new length.
+        paper: the recipe as in the paper, whose length is the whole: of all images, where ``recipe`` has a limit.
+    """
+    if budget.epochs is None and budget.share is None:
+        return recipe
+    whole = epochs_of(paper)
+    if budget.epochs is not None:
+        train = replace(recipe.train, epochs=budget.epochs, steps=None)
+    else:
+        steps = max(1, round(whole * (budget.share or 0) * steps_per_epoch(recipe)))
+        train = replace(recipe.train, epochs=None, steps=steps)
+    changed = replace(recipe, train=train)
+    return replace(changed, schedule=stretched(recipe.schedule, epochs_of(changed) / whole))
+
+
+def stretched(schedule: Schedule, factor: float) -> Schedule:
+    """The same schedule over a training that is so many times as long; one-cycle and cosine know no epochs."""
+    if schedule.name == "drops":
+        schedule = replace(schedule, drops=tuple(drop * factor for drop in schedule.drops))
+    if schedule.name == "halving":
+        schedule = replace(schedule, every=max(1e-6, schedule.every * factor))
+    if schedule.name != "one-cycle":
+        schedule = replace(schedule, warm_up=schedule.warm_up * factor)
+    return schedule

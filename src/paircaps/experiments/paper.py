@@ -1,0 +1,224 @@
+"""The paper's tables and figures as data: what it reports of each, and which trainings make it again."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from paircaps.errors import RecipeError
+from paircaps.registry import unknown_name
+
+ALL = "all"
+_ALSO = {"table4": "table3"}
+"""Table 4 shows pictures of Table 3's networks."""
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """A number that the paper prints.
+
+    Args:
+        mean: as printed.
+        deviation: over seeds; None where it prints none.
+    """
+
+    mean: float
+    deviation: float | None = None
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A network of a comparison.
+
+    Args:
+        name: short, and the name of its folder.
+        title: for people.
+        model: what it changes of a recipe's model section.
+        pooled: whether it is the pooling twin of the recipe's network.
+    """
+
+    name: str
+    title: str
+    model: Mapping[str, Any]
+    pooled: bool = False
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """What a study falls back to where its data is not here.
+
+    Args:
+        data: its name.
+        set: what it changes of the recipe.
+    """
+
+    data: str
+    set: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Study:
+    """One dataset of an experiment.
+
+    Args:
+        data: that the paper tests on.
+        recipe: of its trainings.
+        stand_ins: the best one first.
+        short: what a short training changes, over what the experiment changes.
+    """
+
+    data: str
+    recipe: str
+    stand_ins: tuple[StandIn, ...] = ()
+    short: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of results.
+
+    Args:
+        title: as in the paper.
+        data: of its study.
+        measure: ``test`` or ``train``.
+    """
+
+    title: str
+    data: str
+    measure: str = "test"
+
+    @property
+    def key(self) -> str:
+        """Under which rows name their numbers."""
+        return self.data if self.measure == "test" else f"{self.data}:{self.measure}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table.
+
+    Args:
+        cells: its first cells, as the paper prints them.
+        variant: that is trained here; None for one that the paper quotes.
+        paper: what it prints, by the key of a column.
+        gpu: the same on a graphics card, of times.
+    """
+
+    cells: tuple[str, ...]
+    variant: Variant | None
+    paper: Mapping[str, Quoted]
+    gpu: Mapping[str, Quoted]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table or a figure.
+
+    Args:
+        name: as on the command line.
+        title: as in the paper.
+        caption: what it shows.
+        section: of the paper.
+        kind: ``curves``, ``times`` or ``accuracy``.
+        seeds: of the paper.
+        claim: what the paper concludes.
+        labels: titles of the first columns.
+        rows: from top to bottom.
+        columns: of results.
+        studies: one a dataset.
+        short: what a short training changes of every recipe.
+        sheet: pictures that belong to it: ``redrawn``, ``apart`` or none.
+    """
+
+    name: str
+    title: str
+    caption: str
+    section: str
+    kind: str
+    seeds: int
+    claim: str
+    labels: tuple[str, ...]
+    rows: tuple[Row, ...]
+    columns: tuple[Column, ...]
+    studies: tuple[Study, ...]
+    short: Mapping[str, Any]
+    sheet: str
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """Networks that are run here, in the order of the table."""
+        return tuple(row.variant for row in self.rows if row.variant is not None)
+
+    def column(self, data: str) -> Column:
+        """The column of a dataset's test images."""
+        return next(column for column in self.columns if column.data == data and column.measure == "test")
+
+
+@cache
+def experiments() -> dict[str, Experiment]:
+    """All of them by name, in the order of the paper."""
+    text = (resources.files("paircaps.experiments") / "paper.toml").read_text(encoding="utf-8")
+    tree = tomllib.loads(text)
+    titles = tree.pop("variants")
+    variants = {
+        name: Variant(name, facts["title"], facts.get("model", {}), facts.get("pooled", False))
+        for name, facts in titles.items()
+    }
+    return {name: _experiment(name, facts, variants) for name, facts in tree.items()}
+
+
+def find_experiments(names: list[str]) -> list[Experiment]:
+    """Experiments by their names; ``all`` is every one, and each comes once.
+
+    Raises:
+        RecipeError: for an unknown name, with the known ones.
+    """
+    known = experiments()
+    wanted: dict[str, Experiment] = {}
+    for name in names:
+        name = _ALSO.get(name, name)
+        if name != ALL and name not in known:
+            raise RecipeError(str(unknown_name("experiment", name, [*known, *_ALSO, ALL])))
+        wanted |= known if name == ALL else {name: known[name]}
+    return list(wanted.values())
+
+
+def _experiment(name: str, facts: dict[str, Any], variants: Mapping[str, Variant]) -> Experiment:
+    rows = tuple(
+        Row(
+            tuple(row["cells"]),
+            variants[row["variant"]] if "variant" in row else None,
+            _quoted(row.get("paper", {})),
+            _quoted(row.get("gpu", {})),
+        )
+        for row in facts["rows"]
+    )
+    studies = tuple(
+        Study(
+            study["data"],
+            study["recipe"],
+            tuple(StandIn(**stand_in) for stand_in in study.get("stand_ins", ())),
+            study.get("short"),
+        )
+        for study in facts["studies"]
+    )
+    columns = tuple(Column(**column) for column in facts["columns"])
+    plain = {key: facts[key] for key in ("title", "caption", "section", "kind", "seeds", "claim")}
+    return Experiment(
+        name=name,
+        **plain,
+        labels=tuple(facts["labels"]),
+        rows=rows,
+        columns=columns,
+        studies=studies,
+        short=facts.get("short", {}),
+        sheet=facts.get("sheet", ""),
+    )
+
+
+def _quoted(numbers: Mapping[str, list[float]]) -> dict[str, Quoted]:
+    return {key: Quoted(*values) for key, values in numbers.items()}
