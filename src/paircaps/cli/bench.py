@@ -11,6 +11,7 @@ from paircaps.cli.arguments import data_folder, path, whole_number
 from paircaps.cli.output import add_output, require_places, show_result
 from paircaps.cli.serve import require_serving
 from paircaps.experiments.recipes import list_recipes, load_recipe
+from paircaps.experiments.times import paper_times
 
 
 def add_commands(commands: Any) -> None:
@@ -72,7 +73,7 @@ def run_train(options: argparse.Namespace) -> int:
 def run_table1(options: argparse.Namespace) -> int:
     """Time inference by routing."""
     require_places(options.out, picture=True)
-    result = table1.bench_table1(float(options.seconds), options.batch, _say)
+    result = table1.bench_table1(float(options.seconds), options.batch, _say, paper_times())
     return show_result(result, table1.as_markdown, options, pictures.draw_table1)
 
 

@@ -1,0 +1,176 @@
+"""What trainings left behind: their rows of metrics, and how several seeds add up. Nothing here trains or guesses."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paircaps.errors import TrainingError
+from paircaps.experiments.paper import Experiment, Study, Variant
+from paircaps.experiments.plan import all_sources, study_folder
+from paircaps.training.folder import RunFolder
+from paircaps.training.recipe import Recipe
+
+NOT_RUN = "not-run.txt"
+"""Why there is no result in a folder, in words."""
+
+_SEED = "seed-"
+
+
+@dataclass(frozen=True)
+class Record:
+    """A finished training.
+
+    Args:
+        folder: of it.
+        recipe: of it.
+        rows: of its metrics.
+        machine: it was finished on, with versions and commit.
+    """
+
+    folder: Path
+    recipe: Recipe
+    rows: tuple[dict[str, Any], ...]
+    machine: dict[str, Any]
+
+    def kind(self, kind: str) -> list[dict[str, Any]]:
+        """Its rows of a kind: ``step``, ``epoch`` or ``test``."""
+        return [row for row in self.rows if row["kind"] == kind]
+
+    def measure(self, name: str) -> float:
+        """``test`` accuracy, or ``train``: that of the last epoch, while it learned."""
+        if name == "train":
+            return float(self.kind("epoch")[-1]["train_accuracy"])
+        return float(self.kind("test")[-1]["accuracy"])
+
+    @property
+    def seed(self) -> int:
+        """Of the training."""
+        return self.recipe.train.seed
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A number over seeds.
+
+    Args:
+        mean: of them.
+        deviation: of them, with n − 1; None of one seed.
+        seeds: how many.
+    """
+
+    mean: float
+    deviation: float | None
+    seeds: int
+
+    @property
+    def error(self) -> float | None:
+        """Standard error of the mean."""
+        return None if self.deviation is None else self.deviation / math.sqrt(self.seeds)
+
+
+def summarise(values: Sequence[float]) -> Summary:
+    """Mean and deviation."""
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    return Summary(statistics.fmean(values), deviation, len(values))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What there is of one network on one dataset.
+
+    Args:
+        experiment: it belongs to.
+        study: the paper's data.
+        data: that was used.
+        is_stand_in: whether that is other data than the paper's.
+        variant: the network.
+        records: finished trainings, by seed.
+        reason: why there are none, or fewer; empty if nothing is to be said.
+    """
+
+    experiment: Experiment
+    study: Study
+    data: str
+    is_stand_in: bool
+    variant: Variant
+    records: tuple[Record, ...]
+    reason: str = ""
+
+
+def read_record(path: Path) -> Record | None:
+    """A finished training, or None where there is no such thing."""
+    folder = RunFolder(path)
+    if not (folder.config.exists() and folder.metrics.exists() and folder.model.exists()):
+        return None
+    rows = read_rows(folder.metrics)
+    if not any(row.get("kind") == "test" for row in rows):
+        return None
+    try:
+        machine = json.loads(folder.model.read_text(encoding="utf-8"))["trained"]["machine"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return Record(path, folder.read_recipe(), tuple(rows), machine)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Rows of a file of JSON lines.
+
+    Raises:
+        TrainingError: if it is none.
+    """
+    try:
+        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is damaged: a line of it is not JSON"
+        raise TrainingError(f"{path}: {reason}. Remove it, and `paircaps reproduce` makes it again") from None
+    if not all(isinstance(row, dict) for row in rows):
+        raise TrainingError(f"{path}: is damaged: a line of it is no row of metrics. Remove it, and reproduce again")
+    return rows
+
+
+def read_cell(out: Path, experiment: Experiment, study: Study, variant: Variant) -> Cell:
+    """What there is in a folder of results: of the paper's data, or else of its best stand-in that was run."""
+    sources = all_sources(study)
+    for source in sources:
+        place = study_folder(out, experiment, source.data) / variant.name
+        records = [record for path in _seed_folders(place) if (record := read_record(path))]
+        if records:
+            return Cell(
+                experiment, study, source.data, source.is_stand_in, variant, tuple(records), _why(_seed_folders(place))
+            )
+    reasons = [
+        reason
+        for source in sources
+        for place in [study_folder(out, experiment, source.data)]
+        if (reason := read_reason(place) or _why(_seed_folders(place / variant.name)))
+    ]
+    return Cell(experiment, study, study.data, False, variant, (), reasons[0] if reasons else "not run")
+
+
+def read_reason(folder: Path) -> str:
+    """Why nothing was run in a folder; empty if that is not told."""
+    try:
+        return (folder / NOT_RUN).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _why(folders: Sequence[Path]) -> str:
+    told = [f"seed {path.name.removeprefix(_SEED)}: {read_reason(path)}" for path in folders if read_reason(path)]
+    unfinished = [path.name.removeprefix(_SEED) for path in folders if not read_reason(path) and not read_record(path)]
+    if unfinished:
+        told.append(f"not finished: seed {', '.join(unfinished)}")
+    return "; ".join(told)
+
+
+def _seed_folders(place: Path) -> list[Path]:
+    if not place.is_dir():
+        return []
+    folders = [path for path in place.iterdir() if path.is_dir() and path.name.removeprefix(_SEED).isdigit()]
+    return sorted(folders, key=lambda path: int(path.name.removeprefix(_SEED)))

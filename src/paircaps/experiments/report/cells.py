@@ -1,0 +1,81 @@
+"""Numbers of the paper and of our trainings as cells: what was run with less, or on other data, says so in the cell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paircaps.data.cards import CARDS
+from paircaps.experiments.budget import epochs_of, share_of
+from paircaps.experiments.paper import Quoted
+from paircaps.experiments.plan import paper_recipe
+from paircaps.experiments.records import Cell, Record, Summary, summarise
+from paircaps.experiments.report.parts import Entry, nothing
+from paircaps.training.recipe import Recipe
+
+_WHOLE = 0.995
+"""Share of the paper's length from which a training counts as as long."""
+
+
+def paper_entry(quoted: Quoted | None, is_ours: bool) -> Entry:
+    """What the paper prints."""
+    if quoted is None:
+        return nothing("not in the paper" if is_ours else "not reported")
+    deviation = "" if quoted.deviation is None else f" ± {quoted.deviation:.2f}"
+    return Entry(f"{quoted.mean:.2f}{deviation}")
+
+
+def result_entry(cell: Cell, measure: str) -> Entry:
+    """What came out here, with what it was run with."""
+    if not cell.records:
+        return nothing(cell.reason)
+    seen = summarise([100 * record.measure(measure) for record in cell.records])
+    notes = [*budget_notes(cell), *([cell.reason] if cell.reason else [])]
+    return Entry(percent(seen), (seeds_in_words(cell.records), *notes))
+
+
+def percent(seen: Summary) -> str:
+    """Mean ± deviation."""
+    return f"{seen.mean:.2f}" + ("" if seen.deviation is None else f" ± {seen.deviation:.2f}")
+
+
+def seeds_in_words(records: Sequence[Record]) -> str:
+    """How many, and which."""
+    names = ", ".join(str(record.seed) for record in records)
+    return f"one seed, {names}" if len(records) == 1 else f"{len(records)} seeds: {names}"
+
+
+def budget_notes(cell: Cell) -> list[str]:
+    """How a training differs from the paper's: data, length, schedule."""
+    recipe, paper = cell.records[0].recipe, paper_recipe(cell.study)
+    notes = []
+    if cell.is_stand_in:
+        notes.append(f"{cell.data} stands in for {cell.study.data}")
+    if recipe.data.limit is not None:
+        notes.append(f"at most {recipe.data.limit:,} images of a split")
+    share = share_of(recipe, paper)
+    if not _WHOLE < share < 1 / _WHOLE:
+        notes.append(f"{length(recipe, paper)}: {100 * share:.2g} % of the paper's")
+    if recipe.schedule.name != paper.schedule.name:
+        notes.append(f"{recipe.schedule.name}, rate {recipe.optimiser.lr:g}")
+    if recipe.evaluate.mirror:
+        notes.append("with mirror images at test")
+    return notes
+
+
+def length(recipe: Recipe, paper: Recipe) -> str:
+    """Of a training, beside the paper's."""
+    if paper.train.steps is not None:
+        from paircaps.experiments.budget import total_steps
+
+        return f"{total_steps(recipe):,} of {paper.train.steps:,} steps"
+    return f"{_short(epochs_of(recipe))} of {_short(epochs_of(paper))} epochs"
+
+
+def _short(number: float) -> str:
+    return f"{number:.2f}".rstrip("0").rstrip(".")
+
+
+def data_title(name: str) -> str:
+    """A dataset for people."""
+    card = CARDS[name]
+    return name if card.stand_in is None else f"{name} (for {card.stand_in})"

@@ -1,0 +1,75 @@
+"""Figures 4 and 5: accuracy against epochs, in training and on images held back, a panel a dataset."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from paircaps._figures import as_png, new_figure
+from paircaps.experiments.paper import Experiment
+from paircaps.experiments.records import Cell, Record
+
+COLOURS = {"fm": "#e8710a", "fm-runs": "#a33c00", "dynamic": "#2166c8", "em": "#2f8f4e", "pool": "#6b6b6b"}
+"""Of a network, by the beginning of its name."""
+
+_WRAP = 38
+
+
+def draw_curves(experiment: Experiment, cells: Sequence[Cell]) -> bytes:
+    """The figure; a panel without trainings says why."""
+    figure = new_figure(4.1 * len(experiment.columns), 3.9)
+    axes = figure.subplots(1, len(experiment.columns), squeeze=False)[0]
+    for axis, column in zip(axes, experiment.columns, strict=True):
+        here = [cell for cell in cells if cell.study.data == column.data]
+        axis.set_title(column.title, fontsize=10)
+        if any(cell.records for cell in here):
+            _panel(axis, here)
+        else:
+            _empty(axis, here[0].reason if here else "not run")
+    handles = {text: line for axis in axes for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
+    if handles:
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    return as_png(figure)
+
+
+def _panel(axis: Any, cells: Sequence[Cell]) -> None:
+    for cell in cells:
+        if not cell.records:
+            continue
+        colour = COLOURS.get(cell.variant.name) or COLOURS[cell.variant.name.split("-")[0]]
+        steps = _over_seeds(cell.records, "step", "accuracy")
+        axis.plot(*_middle(steps), color=colour, lw=1, ls=":", label=f"{cell.variant.title}, training")
+        epochs = _over_seeds(cell.records, "epoch", "validation_accuracy")
+        places, means = _middle(epochs)
+        axis.plot(places, means, color=colour, lw=1.8, marker="o", ms=3, label=f"{cell.variant.title}, held back")
+        axis.fill_between(
+            places, [min(v) for v in epochs.values()], [max(v) for v in epochs.values()], color=colour, alpha=0.15, lw=0
+        )
+    axis.set_xlabel("epoch", fontsize=9)
+    axis.set_ylabel("accuracy, %", fontsize=9)
+    axis.tick_params(labelsize=8)
+    axis.grid(alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def _over_seeds(records: Sequence[Record], kind: str, name: str) -> dict[float, list[float]]:
+    """Values of every seed by epoch, of the epochs that all seeds have."""
+    found: dict[float, list[float]] = {}
+    for record in records:
+        for row in record.kind(kind):
+            if name in row:
+                found.setdefault(row["epoch"], []).append(100 * row[name])
+    return {epoch: values for epoch, values in sorted(found.items()) if len(values) == len(records)}
+
+
+def _middle(values: dict[float, list[float]]) -> tuple[list[float], list[float]]:
+    return list(values), [statistics.fmean(seeds) for seeds in values.values()]
+
+
+def _empty(axis: Any, reason: str) -> None:
+    import textwrap
+
+    axis.text(0.5, 0.5, textwrap.fill(reason, _WRAP), ha="center", va="center", fontsize=8, color="#666666")
+    axis.set(xticks=[], yticks=[])
+    axis.spines[:].set_color("lightgray")

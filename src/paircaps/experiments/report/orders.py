@@ -1,0 +1,71 @@
+"""What came out, in sentences: which network was better on which data, and whether the seeds can tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from paircaps.experiments.paper import Experiment
+from paircaps.experiments.records import Cell, Summary, summarise
+from paircaps.experiments.report.cells import percent
+from paircaps.training.recipe_text import differences
+
+CLEAR = 2.0
+"""Standard errors that a difference must have to be told from chance."""
+
+_OWN = ("model.", "train.seed")
+"""Keys in which the networks of a comparison differ."""
+
+
+def order_sentences(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
+    """The order on each dataset, and how far the first network of the list is from each other one."""
+    sentences = []
+    for study in experiment.studies:
+        here = [cell for cell in cells if cell.study is study and cell.records]
+        if here:
+            sentences += _of_study(here)
+    return sentences
+
+
+def _of_study(cells: Sequence[Cell]) -> list[str]:
+    seen = {cell.variant.title: _summary(cell) for cell in cells}
+    ranked = sorted(seen, key=lambda title: -seen[title].mean)
+    order = ", ".join(f"{title} {percent(seen[title])}" for title in ranked)
+    data = cells[0].data
+    if len(cells) == 1:
+        return [f"On {data}: {order} %. No other network was run there."]
+    sentences = [f"Order on {data}, in percent: {order}."]
+    alike = _unlike(cells)
+    if alike:
+        return [*sentences, f"They were not trained alike ({alike}), so the order says little."]
+    first = next((cell for cell in cells if cell.variant.name == "fm"), cells[0])
+    gaps = [_gap(first, cell) for cell in cells if cell is not first]
+    return [*sentences, f"{first.variant.title} against {'; against '.join(gaps)}."]
+
+
+def _summary(cell: Cell) -> Summary:
+    return summarise([100 * record.measure("test") for record in cell.records])
+
+
+def _unlike(cells: Sequence[Cell]) -> str:
+    """Keys in which trainings of a comparison differ, though they should not."""
+    first = cells[0].records[0].recipe
+    found = {
+        line.split(":")[0]
+        for cell in cells
+        for record in cell.records
+        for line in differences(first, record.recipe)
+        if not line.startswith(_OWN)
+    }
+    return ", ".join(sorted(found))
+
+
+def _gap(one: Cell, other: Cell) -> str:
+    """The difference of two networks, with its standard error over seeds."""
+    a, b = _summary(one), _summary(other)
+    difference = f"{other.variant.title}: {a.mean - b.mean:+.2f}"
+    if a.error is None or b.error is None:
+        return f"{difference} points, of one seed each, which cannot judge it"
+    error = math.hypot(a.error, b.error)
+    verdict = "clear" if abs(a.mean - b.mean) > CLEAR * error else "within what seeds alone may do"
+    return f"{difference} ± {error:.2f} points, {verdict}"

@@ -1,0 +1,102 @@
+"""What a report is made of, before it is HTML or Markdown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell of a table.
+
+    Args:
+        text: its content.
+        notes: what has to be known beside it, in the same cell.
+        pale: whether it says that there is nothing.
+    """
+
+    text: str
+    notes: tuple[str, ...] = ()
+    pale: bool = False
+
+
+@dataclass(frozen=True)
+class Group:
+    """Columns under a common title.
+
+    Args:
+        title: of them; empty for columns that stand alone.
+        columns: their own titles.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table.
+
+    Args:
+        groups: its columns from left to right.
+        rows: of as many entries.
+    """
+
+    groups: tuple[Group, ...]
+    rows: tuple[tuple[Entry, ...], ...]
+
+    @property
+    def columns(self) -> list[str]:
+        """Titles of all columns, each with that of its group."""
+        return [
+            f"{group.title}: {column}" if group.title and column else group.title or column
+            for group in self.groups
+            for column in group.columns
+        ]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture of a section.
+
+    Args:
+        name: of its file, without the ending.
+        png: its content.
+        caption: what it shows.
+    """
+
+    name: str
+    png: bytes
+    caption: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table or figure of the paper.
+
+    Args:
+        name: as on the command line.
+        title: with its caption.
+        claim: what the paper says.
+        found: what came out here, a sentence each.
+        grid: the paper's table and ours.
+        pictures: that belong to it.
+        absent: why pictures are missing, a sentence each.
+        runs: how the trainings were run; None if there is none.
+        machines: what they were run on, a line each.
+    """
+
+    name: str
+    title: str
+    claim: str
+    found: tuple[str, ...]
+    grid: Grid
+    pictures: tuple[Picture, ...]
+    absent: tuple[str, ...]
+    runs: Grid | None
+    machines: tuple[str, ...]
+
+
+def nothing(reason: str) -> Entry:
+    """A cell without a result, with the reason."""
+    return Entry("–", (reason,), pale=True)
