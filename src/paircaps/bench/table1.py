@@ -66,9 +66,7 @@ def bench_table1(
     return {**result, "goals": [asdict(goal) for goal in _goals(tables)] if batch == BATCH else []}
 
 
-def _bench(
-    title: str, data: str, batch: int, seconds: float, say: Say, paper: Mapping[str, float]
-) -> dict[str, Any]:
+def _bench(title: str, data: str, batch: int, seconds: float, say: Say, paper: Mapping[str, float]) -> dict[str, Any]:
     say(f"{title} on images of {data}")
     channels, size = IMAGES[data]
     images = torch.randn(batch, channels, size, size)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import paircaps
-from paircaps.cli import bench, data, demo, equivariance, estimate, evaluate, explain, serve, train
+from paircaps.cli import bench, data, demo, equivariance, estimate, evaluate, explain, reproduce, serve, train
 from paircaps.errors import PaircapsError, RecipeError
 
 
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = CommandParser(prog="paircaps", description="Capsule networks by pairwise agreement.")
     parser.add_argument("--version", action="version", version=f"paircaps {paircaps.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (train, evaluate, demo, data, bench, estimate, explain, equivariance, serve):
+    for group in (train, evaluate, demo, data, bench, estimate, explain, equivariance, serve, reproduce):
         group.add_commands(commands)
     _speak_any_language()
     warnings.showwarning = _say

@@ -15,8 +15,8 @@ from paircaps.data.cards import CARDS, Card
 from paircaps.data.catalogue import require_known
 from paircaps.data.dataset import ImageDataset
 from paircaps.data.errors import DataError
-from paircaps.data.here import source_of
 from paircaps.data.files import find, locate, require_folder, require_published
+from paircaps.data.here import source_of
 from paircaps.data.named import is_folder, load_named
 from paircaps.data.sheet import contact_sheet, require_picture_name, save_picture
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paircaps.data.cards import CARDS
-from paircaps.experiments.budget import epochs_of, share_of
+from paircaps.experiments.budget import epochs_of, share_of, total_steps
 from paircaps.experiments.paper import Quoted
 from paircaps.experiments.plan import paper_recipe
 from paircaps.experiments.records import Cell, Record, Summary, summarise
@@ -65,8 +65,6 @@ def budget_notes(cell: Cell) -> list[str]:
 def length(recipe: Recipe, paper: Recipe) -> str:
     """Of a training, beside the paper's."""
     if paper.train.steps is not None:
-        from paircaps.experiments.budget import total_steps
-
         return f"{total_steps(recipe):,} of {paper.train.steps:,} steps"
     return f"{_short(epochs_of(recipe))} of {_short(epochs_of(paper))} epochs"
 

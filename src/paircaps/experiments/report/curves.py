@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
@@ -68,8 +69,6 @@ def _middle(values: dict[float, list[float]]) -> tuple[list[float], list[float]]
 
 
 def _empty(axis: Any, reason: str) -> None:
-    import textwrap
-
     axis.text(0.5, 0.5, textwrap.fill(reason, _WRAP), ha="center", va="center", fontsize=8, color="#666666")
     axis.set(xticks=[], yticks=[])
     axis.spines[:].set_color("lightgray")

@@ -1,0 +1,107 @@
+"""``paircaps reproduce`` and ``paircaps report``: the paper's tables and figures, made again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from paircaps.cli.arguments import path, positive_number, whole_number
+from paircaps.errors import RecipeError
+from paircaps.experiments.budget import Budget
+from paircaps.experiments.listing import listed
+from paircaps.experiments.paper import ALL, experiments, find_experiments
+from paircaps.experiments.plan import Choice
+from paircaps.experiments.report import write_report
+from paircaps.experiments.reproduce import Outcome, reproduce, require_choice
+from paircaps.training.signals import Stopped
+
+_ABOUT = """
+Make tables and figures of the paper again, each of ordinary trainings, and write a report of them. The same command
+again goes on where it was stopped, and skips what is done. What has no data here is told, and left out.
+"""
+
+
+def add_commands(commands: Any) -> None:
+    """Declare ``reproduce`` and ``report``."""
+    names = ", ".join((*experiments(), ALL))
+    command = commands.add_parser("reproduce", help="make tables and figures of the paper again", description=_ABOUT)
+    command.add_argument("names", nargs="*", metavar="NAME", help=f"{names}; table4 comes with table3")
+    command.add_argument("--list", action="store_true", help="what each needs, and how long it would take here")
+    command.add_argument("--out", type=path, metavar="DIR", help="the folder of all results")
+    command.add_argument("--seeds", type=whole_number(1, 1000), metavar="N", help="as in the paper unless told")
+    lengths = command.add_mutually_exclusive_group()
+    lengths.add_argument(
+        "--epochs", type=whole_number(1, 1_000_000), metavar="N", help="of every training; as in the paper unless told"
+    )
+    lengths.add_argument(
+        "--hours", type=positive_number, metavar="H", help="that all trainings may take together, by a guess beforehand"
+    )
+    command.add_argument("--limit", type=whole_number(32), metavar="N", help="images of each split, at most")
+    command.add_argument(
+        "--short",
+        action="store_true",
+        help="take settings that suit short trainings: one-cycle, where needed at a higher rate; the report says so",
+    )
+    command.add_argument(
+        "--data", action="append", default=[], metavar="NAME", help="this dataset only; may be given several times"
+    )
+    command.add_argument(
+        "--only", action="append", default=[], metavar="NETWORK", help="as fm or pool; may be given several times"
+    )
+    command.add_argument("--quiet", action="store_true", help="show no progress within a training")
+    command.set_defaults(run=run_reproduce)
+
+    report = commands.add_parser("report", help="the paper's tables and figures beside ours, as a page")
+    report.add_argument("folder", type=path, metavar="DIR", help="the --out of paircaps reproduce")
+    report.set_defaults(run=run_report)
+
+
+def run_reproduce(options: argparse.Namespace) -> int:
+    """List, or train and report."""
+    if options.list:
+        print(listed(find_experiments(options.names or [ALL])), end="")
+        return 0
+    if not options.names:
+        raise RecipeError(f"NAME is missing: one of {', '.join((*experiments(), ALL))}; --list tells more of them")
+    wanted = find_experiments(options.names)
+    if options.out is None:
+        raise RecipeError("--out DIR is missing: the folder of all results")
+    choice = Choice(
+        Budget(epochs=options.epochs),
+        options.seeds,
+        options.limit,
+        options.short,
+        tuple(options.data),
+        tuple(options.only),
+    )
+    require_choice(wanted, choice)
+    try:
+        outcome = reproduce(wanted, options.out, choice, hours=options.hours, say=_say, quiet=options.quiet)
+    except Stopped as stop:
+        print(f"paircaps: {stop}", file=sys.stderr)
+        return stop.code
+    _print_files(write_report(options.out))
+    return _tell(outcome)
+
+
+def run_report(options: argparse.Namespace) -> int:
+    """Write the report of what is there."""
+    _print_files(write_report(options.folder))
+    return 0
+
+
+def _tell(outcome: Outcome) -> int:
+    for title, lines in (("no data", outcome.missing), ("failed", outcome.failed)):
+        for line in lines:
+            print(f"{title}: {line}", file=sys.stderr)
+    return 1 if outcome.failed else 0
+
+
+def _print_files(files: list[Path]) -> None:
+    print("written:", *files, sep="\n  ")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,41 @@
+"""``paircaps reproduce --list``: what each experiment needs, and how long it would take on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paircaps.experiments.budget import epochs_of
+from paircaps.experiments.pace import seconds_of
+from paircaps.experiments.paper import Experiment
+from paircaps.experiments.plan import Choice, Source, paper_recipe, run_recipe, source_here
+
+
+def listed(experiments: Sequence[Experiment]) -> str:
+    """A paragraph an experiment; every network is timed for a moment."""
+    lines = []
+    for experiment in experiments:
+        lines += [f"{experiment.name}  {experiment.caption} (section {experiment.section})"]
+        lines += [f"    networks: {', '.join(variant.name for variant in experiment.variants)}"]
+        for study in experiment.studies:
+            source = source_here(study)
+            lines.append(f"    {study.data}: {_data(source)}; {_length(experiment, source)}")
+        lines.append("")
+    lines.append("Times are guesses from a few steps on noise: good to a factor of about 1.5 on a quiet machine.")
+    return "\n".join(lines) + "\n"
+
+
+def _data(source: Source) -> str:
+    if source.missing:
+        return source.missing
+    return f"{source.data}, which is here, stands in for it" if source.is_stand_in else "is here"
+
+
+def _length(experiment: Experiment, source: Source) -> str:
+    if experiment.kind == "times":
+        return "times a forward pass, a minute"
+    paper = paper_recipe(source.study)
+    budget = f"{paper.train.steps:,} steps" if paper.train.steps else f"{epochs_of(paper):g} epochs"
+    recipes = [run_recipe(experiment, source, variant, 0, Choice()) for variant in experiment.variants]
+    hours = experiment.seeds * sum(seconds_of(recipe) for recipe in recipes) / 3600
+    seeds = "one seed" if experiment.seeds == 1 else f"{experiment.seeds} seeds"
+    return f"the paper's budget: {budget}, {seeds}; all {len(recipes)} networks here: about {hours:,.0f} hours"

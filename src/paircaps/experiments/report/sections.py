@@ -1,0 +1,208 @@
+"""From the folder of results to the sections of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from paircaps.errors import TrainingError
+from paircaps.experiments.budget import share_of, total_steps
+from paircaps.experiments.paper import Experiment, Row, Variant
+from paircaps.experiments.plan import paper_recipe, study_folder
+from paircaps.experiments.records import Cell, read_cell, read_rows
+from paircaps.experiments.report.cells import length, paper_entry, result_entry, seeds_in_words
+from paircaps.experiments.report.curves import draw_curves
+from paircaps.experiments.report.orders import order_sentences
+from paircaps.experiments.report.parts import Entry, Grid, Group, Picture, Section, nothing
+from paircaps.experiments.report.sheets import sheet_of
+from paircaps.experiments.shapes import parameters_of
+from paircaps.machine import machine_line
+from paircaps.training.folder import RunFolder
+
+Cells = Mapping[tuple[str, str], Cell]
+"""By the paper's data and the name of a variant."""
+
+NOTHING = "Nothing was run here."
+
+
+def section_of(experiment: Experiment, out: Path, pictures: Path) -> Section:
+    """The section of an experiment, from its results.
+
+    Args:
+        experiment: of the paper.
+        out: the folder of results.
+        pictures: the folder of the report's pictures.
+    """
+    if experiment.kind == "times":
+        return _section_of_times(experiment, out)
+    cells = {
+        (study.data, variant.name): read_cell(out, experiment, study, variant)
+        for study in experiment.studies
+        for variant in experiment.variants
+    }
+    drawn, absent = _pictures(experiment, cells, pictures)
+    machines = _machines(cells)
+    return Section(
+        experiment.name,
+        f"{experiment.title}: {experiment.caption}",
+        experiment.claim,
+        tuple(order_sentences(experiment, list(cells.values()))) or (NOTHING,),
+        _grid(experiment, cells),
+        drawn,
+        absent,
+        _runs(cells, machines),
+        tuple(machines),
+    )
+
+
+def _grid(experiment: Experiment, cells: Cells) -> Grid:
+    groups = [Group("", (label,)) for label in (*experiment.labels, "Params, here")]
+    groups += [Group(column.title, ("paper", "here")) for column in experiment.columns]
+    rows = []
+    for row in experiment.rows:
+        entries = [*(Entry(text) for text in row.cells), _sizes(experiment, row.variant, cells)]
+        for column in experiment.columns:
+            entries.append(paper_entry(row.paper.get(column.key), row.variant is not None))
+            entries.append(
+                nothing("quoted by the paper")
+                if row.variant is None
+                else result_entry(cells[column.data, row.variant.name], column.measure)
+            )
+        rows.append(tuple(entries))
+    return Grid(tuple(groups), tuple(rows))
+
+
+def _sizes(experiment: Experiment, variant: Variant | None, cells: Cells) -> Entry:
+    """Trainable parameters of a network on each dataset that it was run on."""
+    if variant is None:
+        return nothing("not built here")
+    sizes = {}
+    for study in experiment.studies:
+        cell = cells[study.data, variant.name]
+        if cell.records:
+            encoder, decoder = parameters_of(cell.records[0].recipe)
+            sizes[study.data] = f"{encoder:,}" + (f" + {decoder:,} of the decoder" if decoder else "")
+    if not sizes:
+        return nothing("not run")
+    if len(set(sizes.values())) == 1:
+        return Entry(next(iter(sizes.values())))
+    return Entry("; ".join(sizes.values()), (f"on {', '.join(sizes)}",))
+
+
+def _pictures(experiment: Experiment, cells: Cells, folder: Path) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
+    made: list[Picture] = []
+    absent: list[str] = []
+    if experiment.kind == "curves":
+        caption = (
+            f"As {experiment.title} of the paper: accuracy in training (dotted) and on training images held back "
+            "(solid; the test images are looked at once, at the end, and are in the table). Means over seeds, the band "
+            "from the least to the most."
+        )
+        made.append(Picture(experiment.name, draw_curves(experiment, list(cells.values())), caption))
+    if experiment.sheet:
+        sheet = sheet_of(cells[experiment.studies[0].data, "fm"], experiment.sheet, folder)
+        if isinstance(sheet, Picture):
+            made.append(sheet)
+        else:
+            absent.append(sheet)
+    return tuple(made), tuple(absent)
+
+
+def _machines(cells: Cells) -> dict[str, str]:
+    """Every machine, version and commit that results come from, as a line, with a letter for it."""
+    lines = {machine_line(record.machine) for cell in cells.values() for record in cell.records}
+    return {line: chr(ord("A") + number) for number, line in enumerate(sorted(lines))}
+
+
+def _runs(cells: Cells, machines: Mapping[str, str]) -> Grid | None:
+    """How each cell of the table was run."""
+    rows = []
+    for cell in cells.values():
+        if not cell.records:
+            continue
+        recipe, paper = cell.records[0].recipe, paper_recipe(cell.study)
+        tested = cell.records[0].kind("test")[-1]
+        letters = sorted({machines[machine_line(record.machine)] for record in cell.records})
+        settings = f"{recipe.optimiser.name}, {recipe.schedule.name}, rate {recipe.optimiser.lr:g}"
+        rows.append(
+            (
+                Entry(cell.data),
+                Entry(cell.variant.title),
+                Entry(seeds_in_words(cell.records)),
+                Entry(f"{total_steps(recipe):,} of {recipe.train.batch_size}"),
+                Entry(f"{length(recipe, paper)} ({100 * share_of(recipe, paper):.2g} %)"),
+                Entry(settings),
+                Entry(f"{tested['images']:,}"),
+                Entry(", ".join(letters)),
+            )
+        )
+    titles = ("data", "network", "seeds", "steps", "of the paper's length", "settings", "test images", "run on")
+    return Grid(tuple(Group("", (title,)) for title in titles), tuple(rows)) if rows else None
+
+
+# --- times ------------------------------------------------------------------------------------------------------------
+
+
+def _section_of_times(experiment: Experiment, out: Path) -> Section:
+    measured = {column.data: _times(experiment, column.data, out) for column in experiment.columns}
+    groups = [Group("", (label,)) for label in experiment.labels]
+    groups += [Group(column.title, ("paper, GPU", "paper, CPU", "here, CPU")) for column in experiment.columns]
+    rows = [
+        tuple(
+            [Entry(text) for text in row.cells]
+            + [
+                entry
+                for column in experiment.columns
+                for entry in (
+                    paper_entry(row.gpu.get(column.key), True),
+                    paper_entry(row.paper.get(column.key), True),
+                    _time_entry(row, measured[column.data]),
+                )
+            ]
+        )
+        for row in experiment.rows
+    ]
+    machines = sorted({machine_line(times["machine"]) for times in measured.values() if times})
+    return Section(
+        experiment.name,
+        f"{experiment.title}: {experiment.caption}",
+        experiment.claim,
+        tuple(_time_sentences(experiment, measured)) or (NOTHING,),
+        Grid(tuple(groups), tuple(rows)),
+        (),
+        (),
+        None,
+        tuple(machines),
+    )
+
+
+def _times(experiment: Experiment, data: str, out: Path) -> dict[str, dict]:
+    """Rows of times by variant, and that of the machine; empty if nothing was measured."""
+    file = RunFolder(study_folder(out, experiment, data)).metrics
+    if not file.exists():
+        return {}
+    rows = read_rows(file)
+    try:
+        machine = next(row for row in rows if row["kind"] == "machine")
+        times = {row["variant"]: row for row in rows if row["kind"] == "time"}
+    except (KeyError, StopIteration):
+        raise TrainingError(f"{file}: holds no times. Remove it, and `paircaps reproduce` makes it again") from None
+    return {"machine": {key: value for key, value in machine.items() if key != "kind"}, **times}
+
+
+def _time_entry(row: Row, times: Mapping[str, dict]) -> Entry:
+    found = times.get(row.variant.name) if row.variant else None
+    if found is None:
+        return nothing("not run")
+    return Entry(f"{found['median']:.1f}", (f"{found['low']:.1f} to {found['high']:.1f}, {found['repeats']} repeats",))
+
+
+def _time_sentences(experiment: Experiment, measured: Mapping[str, dict[str, dict]]) -> list[str]:
+    sentences = []
+    titles: dict[str, str] = {variant.name: variant.title for variant in experiment.variants}
+    for data, times in measured.items():
+        ranked: Sequence[str] = sorted((name for name in times if name in titles), key=lambda n: times[n]["median"])
+        if ranked:
+            order = ", ".join(f"{titles[name]} {times[name]['median']:.1f}" for name in ranked)
+            sentences.append(f"Order for images of {data}, in milliseconds: {order}.")
+    return sentences

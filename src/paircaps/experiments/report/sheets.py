@@ -1,0 +1,150 @@
+"""Tables 4 and 5: images above what a trained network redraws of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paircaps._figures import as_png, new_figure
+from paircaps.data import ImageDataset
+from paircaps.errors import PaircapsError
+from paircaps.experiments.records import Cell
+from paircaps.experiments.report.parts import Picture
+from paircaps.explain.drawn.panels import INK, show
+from paircaps.explain.reconstruct import reconstruct
+from paircaps.model_files import load
+from paircaps.network import Network, most_active
+from paircaps.training.datasets import open_dataset, targets, tested_name, tested_options
+from paircaps.training.recipe import Recipe
+
+LOOKED_AT = 500
+"""Test images that a sheet is chosen from, the first ones."""
+
+_RIGHT, _WRONG, _ABSENT, _SHOWN = 4, 2, 2, 5
+_RED, _PALE = "crimson", "#777777"
+
+
+def sheet_of(cell: Cell, kind: str, folder: Path) -> Picture | str:
+    """The pictures of a table, or why there are none.
+
+    The network's weights may be gone while an earlier picture is still there: that one is then kept.
+
+    Args:
+        cell: of the network that draws; its first seed does.
+        kind: ``redrawn`` or ``apart``.
+        folder: of the pictures of the report.
+    """
+    draw, number = _SHEETS[kind]
+    name = f"{number}-{cell.experiment.name}-pictures" if number != cell.experiment.name else f"{number}-pictures"
+    if not cell.records:
+        return f"No pictures: {cell.variant.title} was not run ({cell.reason})."
+    record = cell.records[0]
+    caption = f"{_CAPTIONS[kind]} {cell.variant.title}, seed {record.seed}, on {cell.data}."
+    try:
+        return Picture(name, draw(load(record.folder), record.recipe), caption)
+    except PaircapsError as error:
+        kept = folder / f"{name}.png"
+        if kept.is_file():
+            return Picture(name, kept.read_bytes(), caption)
+        return f"No pictures: {error}"
+
+
+def draw_redrawn(network: Network, recipe: Recipe) -> bytes:
+    """Table 4: digits as in training and as in the test, over what is redrawn of them."""
+    settings = recipe.data
+    halves = [
+        (settings.name, open_dataset(settings.name, "test", settings.folder, settings.options)),
+        (tested_name(settings), open_dataset(tested_name(settings), "test", settings.folder, tested_options(settings))),
+    ]
+    figure = new_figure(10.6, 3.1)
+    for place, (half, (name, dataset)) in enumerate(zip(figure.subfigures(1, 2), halves, strict=True)):
+        _half(half, name, dataset, network, with_label=place == 0)
+    return as_png(figure)
+
+
+def _half(figure: Any, name: str, dataset: ImageDataset, network: Network, with_label: bool) -> None:
+    batch = dataset.batch(range(LOOKED_AT if len(dataset) > LOOKED_AT else len(dataset)))
+    first = [int((batch.labels == label).nonzero()[0]) for label in batch.labels.unique()][::2][:_SHOWN]
+    seen = reconstruct(network, batch.images[first])
+    axes = figure.subplots(2, len(first), squeeze=False)
+    figure.suptitle(name, fontsize=10)
+    for column, index in enumerate(first):
+        label, taken = int(batch.labels[index]), int(seen.label[column, 0])
+        show(axes[0, column], seen.images[column])
+        show(axes[1, column], seen.drawings[column, 0])
+        colour = INK if taken == label else _RED
+        text = f"as {network.classes[taken]}" + ("" if taken == label else f", is {network.classes[label]}")
+        axes[1, column].set_xlabel(text, fontsize=8, color=colour, labelpad=3)
+    if with_label:
+        axes[0, 0].set_ylabel("Input", fontsize=9)
+        axes[1, 0].set_ylabel("Output", fontsize=9)
+
+
+def draw_apart(network: Network, recipe: Recipe) -> bytes:
+    """Table 5: two digits over each other, redrawn in a colour each; right, wrong, and with a digit not there."""
+    settings = recipe.data
+    dataset = open_dataset(tested_name(settings), "test", settings.folder, tested_options(settings))
+    batch = dataset.batch(range(min(LOOKED_AT, len(dataset))))
+    labels, _ = targets(batch)
+    with torch.no_grad(), network.evaluating():
+        guesses = most_active(network(batch.images).activation, 2)
+    right = (guesses.sort(-1).values == labels.sort(-1).values).all(-1)
+    columns = [("right", int(i), labels[i]) for i in right.nonzero().flatten()[:_RIGHT]]
+    columns += [("wrong", int(i), guesses[i]) for i in (~right).nonzero().flatten()[:_WRONG]]
+    chosen = [int(i) for i in (right.nonzero() if right.any() else (~right).nonzero()).flatten()[-_ABSENT:]]
+    columns += [("absent", i, _with_absent(labels[i], guesses[i], len(network.classes))) for i in chosen]
+    return _apart_sheet(network, batch.images, labels, guesses, columns, f"{int(right.sum())} of {len(right)} right")
+
+
+def _with_absent(labels: Tensor, guesses: Tensor, classes: int) -> Tensor:
+    """The first digit of an image, and one that is neither in it nor was found in it."""
+    there = {int(value) for value in (*labels, *guesses)}
+    absent = next(label for label in range(classes) if label not in there)
+    return torch.stack([labels[0], torch.tensor(absent)])
+
+
+def _apart_sheet(
+    network: Network,
+    images: Tensor,
+    labels: Tensor,
+    guesses: Tensor,
+    columns: list[tuple[str, int, Tensor]],
+    counted: str,
+) -> bytes:
+    index = [place for _, place, _ in columns]
+    seen = reconstruct(network, images[index], torch.stack([drawn for _, _, drawn in columns]))
+    figure = new_figure(0.7 + 1.25 * len(columns), 3.8)
+    axes = figure.subplots(2, len(columns), squeeze=False)
+    drawings = seen.in_colours()
+    for place, (kind, image, drawn) in enumerate(columns):
+        show(axes[0, place], seen.images[place])
+        show(axes[1, place], drawings[place])
+        told = [f"{'*' if kind == 'absent' else ''}R:{_pair(drawn)}", f"L:{_pair(labels[image])}"]
+        told.append(f"P:{_pair(guesses[image])}")
+        axes[0, place].set_title("\n".join(told), fontsize=8, color=_RED if kind == "wrong" else INK)
+        axes[1, place].set_xlabel(kind, fontsize=8, color=_RED if kind == "wrong" else _PALE, labelpad=3)
+    axes[0, 0].set_ylabel("Input", fontsize=9)
+    axes[1, 0].set_ylabel("Output", fontsize=9)
+    figure.suptitle(f"Of the first {len(images)} test images: {counted}", fontsize=9)
+    return as_png(figure)
+
+
+def _pair(labels: Tensor) -> str:
+    return f"({', '.join(str(int(label)) for label in labels)})"
+
+
+_CAPTIONS = {
+    "redrawn": "Table 4 of the paper: the input above, below it what is drawn from the pose of the most active capsule; "
+    "red where that is the wrong one.",
+    "apart": "The input above; below it what is drawn from two poses, the first in orange, the second in blue. "
+    "R: the digits drawn; L: those that are there; P: those found. Wrong ones are drawn as they were found; "
+    "* is drawn with a digit that is neither there nor found.",
+}
+_SHEETS: dict[str, tuple[Callable[[Network, Recipe], bytes], str]] = {
+    "redrawn": (draw_redrawn, "table4"),
+    "apart": (draw_apart, "table5"),
+}

@@ -1,0 +1,77 @@
+"""``paircaps report``: read a folder of results, write the page and its twin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from paircaps._files import write_whole
+from paircaps.errors import PaircapsError
+from paircaps.experiments.paper import Experiment, experiments
+from paircaps.experiments.plan import RUNS
+from paircaps.experiments.report.page import PICTURES, as_html, as_markdown
+from paircaps.experiments.report.parts import Entry, Grid, Group, Section
+from paircaps.experiments.report.sections import NOTHING, section_of
+
+TITLE = "The paper, reproduced"
+_INTRO = (
+    "“An Efficient Agreement Mechanism in CapsNets By Pairwise Product”: its tables and figures beside what came out "
+    "here. Every number under *here* comes from the metrics.jsonl of a training; numbers under *paper* are as printed. "
+    "Deviations are over seeds, with n − 1. What was run with less than the paper's training, or on other data, says so "
+    "in its cell. Validation chooses the weights, and the test images are looked at once.",
+    "A difference is called clear when it is more than twice its standard error over the seeds.",
+)
+
+
+def write_report(out: Path) -> list[Path]:
+    """Write ``report.html``, ``report.md`` and its pictures into a folder of results.
+
+    Args:
+        out: the ``--out`` of ``paircaps reproduce``.
+
+    Returns:
+        The files, the page first.
+    """
+    if not (out / RUNS).is_dir():
+        problem = "no such folder" if not out.is_dir() else f"has no {RUNS}/: no folder of `paircaps reproduce`"
+        raise PaircapsError(f"{out}: {problem}")
+    pictures = out / PICTURES
+    sections = [
+        section_of(experiment, out, pictures) for experiment in experiments().values() if _is_in(experiment, out)
+    ]
+    if not sections:
+        raise PaircapsError(f"{out / RUNS}: holds no experiment of the paper; it has {', '.join(experiments())}")
+    overview = _overview(sections, out)
+    files = {out / "report.html": as_html(TITLE, _INTRO, overview, sections)}
+    files[out / "report.md"] = as_markdown(TITLE, _INTRO, overview, sections)
+    pictures.mkdir(exist_ok=True)
+    for section in sections:
+        for picture in section.pictures:
+            write_whole(pictures / f"{picture.name}.png", picture.png)
+    for path, text in files.items():
+        write_whole(path, text.encode())
+    return list(files)
+
+
+def _is_in(experiment: Experiment, out: Path) -> bool:
+    return (out / RUNS / experiment.name).is_dir()
+
+
+def _overview(sections: list[Section], out: Path) -> Grid:
+    rows = [
+        (
+            Entry(section.title.split(":")[0]),
+            Entry(section.claim),
+            Entry(" ".join(section.found), pale=_is_empty(section)),
+        )
+        for section in sections
+    ]
+    for experiment in experiments().values():
+        if not _is_in(experiment, out):
+            command = f"paircaps reproduce {experiment.name} --out {out.name}"
+            rows.append((Entry(experiment.title), Entry(experiment.claim), Entry(f"Not run: {command}", pale=True)))
+    titles = ("of the paper", "it says", "here")
+    return Grid(tuple(Group("", (title,)) for title in titles), tuple(rows))
+
+
+def _is_empty(section: Section) -> bool:
+    return section.found == (NOTHING,)
