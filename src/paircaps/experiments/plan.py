@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class Choice:
         variants: names of networks to leave all others out; empty for all of them.
     """
 
-    budget: Budget = Budget()
+    budget: Budget = field(default_factory=Budget)
     seeds: int | None = None
     limit: int | None = None
     short: bool = False
@@ -102,9 +102,8 @@ def _missing(settings: Mapping[str, Any]) -> str:
     wanted = {source_of(CARDS[name]).name for name in (settings["name"], settings.get("test", "")) if name}
     reasons = []
     for name in sorted(wanted):
-        splits = missing_splits(name)
-        if splits:
-            reasons.append(f"{name} ({' and '.join(splits)}) is not here: `paircaps data get {name}` fetches it")
+        if missing_splits(name):
+            reasons.append(f"{name} is not here (paircaps data get {name})")
     return "; ".join(reasons)
 
 

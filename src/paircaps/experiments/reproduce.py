@@ -1,4 +1,4 @@
-"""Make the paper's tables and figures again: a set of ordinary trainings, each of which goes on where it was stopped."""
+"""Make the paper's tables and figures again, by ordinary trainings that go on where they were stopped."""
 
 from __future__ import annotations
 

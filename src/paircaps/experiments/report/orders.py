@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from paircaps.experiments.paper import Experiment
 from paircaps.experiments.records import Cell, Summary, summarise
 from paircaps.experiments.report.cells import percent
+from paircaps.experiments.report.parts import Finding
 from paircaps.training.recipe_text import differences
 
 CLEAR = 2.0
@@ -17,30 +18,26 @@ _OWN = ("model.", "train.seed")
 """Keys in which the networks of a comparison differ."""
 
 
-def order_sentences(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
-    """The order on each dataset, and how far the first network of the list is from each other one."""
-    sentences = []
-    for study in experiment.studies:
-        here = [cell for cell in cells if cell.study is study and cell.records]
-        if here:
-            sentences += _of_study(here)
-    return sentences
+def order_sentences(experiment: Experiment, cells: Sequence[Cell]) -> list[Finding]:
+    """The order on each dataset, and how far FM agreement is from each other network."""
+    studies = [[cell for cell in cells if cell.study is study and cell.records] for study in experiment.studies]
+    return [_of_study(here) for here in studies if here]
 
 
-def _of_study(cells: Sequence[Cell]) -> list[str]:
+def _of_study(cells: Sequence[Cell]) -> Finding:
     seen = {cell.variant.title: _summary(cell) for cell in cells}
     ranked = sorted(seen, key=lambda title: -seen[title].mean)
-    order = ", ".join(f"{title} {percent(seen[title])}" for title in ranked)
+    order = "; ".join(f"{title} {percent(seen[title])}" for title in ranked)
     data = cells[0].data
     if len(cells) == 1:
-        return [f"On {data}: {order} %. No other network was run there."]
-    sentences = [f"Order on {data}, in percent: {order}."]
-    alike = _unlike(cells)
-    if alike:
-        return [*sentences, f"They were not trained alike ({alike}), so the order says little."]
+        return Finding(f"On {data}, in percent: {order}.", "No other network was run there.")
+    order = f"Order on {data}, in percent: {order}."
+    unlike = _unlike(cells)
+    if unlike:
+        return Finding(order, f"They were not trained alike ({unlike}), so the order says little.")
     first = next((cell for cell in cells if cell.variant.name == "fm"), cells[0])
     gaps = [_gap(first, cell) for cell in cells if cell is not first]
-    return [*sentences, f"{first.variant.title} against {'; against '.join(gaps)}."]
+    return Finding(order, f"{first.variant.title} against {'; against '.join(gaps)}.")
 
 
 def _summary(cell: Cell) -> Summary:
@@ -63,9 +60,13 @@ def _unlike(cells: Sequence[Cell]) -> str:
 def _gap(one: Cell, other: Cell) -> str:
     """The difference of two networks, with its standard error over seeds."""
     a, b = _summary(one), _summary(other)
-    difference = f"{other.variant.title}: {a.mean - b.mean:+.2f}"
+    difference = f"{other.variant.title}: {_signed(a.mean - b.mean)}"
     if a.error is None or b.error is None:
         return f"{difference} points, of one seed each, which cannot judge it"
     error = math.hypot(a.error, b.error)
     verdict = "clear" if abs(a.mean - b.mean) > CLEAR * error else "within what seeds alone may do"
     return f"{difference} ± {error:.2f} points, {verdict}"
+
+
+def _signed(number: float) -> str:
+    return f"{number:+.2f}".replace("-", "−")

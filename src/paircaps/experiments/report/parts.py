@@ -71,6 +71,23 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """What came out on one dataset.
+
+    Args:
+        order: the networks, the best one first.
+        detail: how far they are apart, and whether that says anything.
+    """
+
+    order: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        """All of it."""
+        return f"{self.order} {self.detail}".rstrip()
+
+
+@dataclass(frozen=True)
 class Section:
     """One table or figure of the paper.
 
@@ -78,7 +95,7 @@ class Section:
         name: as on the command line.
         title: with its caption.
         claim: what the paper says.
-        found: what came out here, a sentence each.
+        found: what came out here.
         grid: the paper's table and ours.
         pictures: that belong to it.
         absent: why pictures are missing, a sentence each.
@@ -89,7 +106,7 @@ class Section:
     name: str
     title: str
     claim: str
-    found: tuple[str, ...]
+    found: tuple[Finding, ...]
     grid: Grid
     pictures: tuple[Picture, ...]
     absent: tuple[str, ...]

@@ -13,7 +13,7 @@ from paircaps.experiments.records import Cell, read_cell, read_rows
 from paircaps.experiments.report.cells import length, paper_entry, result_entry, seeds_in_words
 from paircaps.experiments.report.curves import draw_curves
 from paircaps.experiments.report.orders import order_sentences
-from paircaps.experiments.report.parts import Entry, Grid, Group, Picture, Section, nothing
+from paircaps.experiments.report.parts import Entry, Finding, Grid, Group, Picture, Section, nothing
 from paircaps.experiments.report.sheets import sheet_of
 from paircaps.experiments.shapes import parameters_of
 from paircaps.machine import machine_line
@@ -46,7 +46,7 @@ def section_of(experiment: Experiment, out: Path, pictures: Path) -> Section:
         experiment.name,
         f"{experiment.title}: {experiment.caption}",
         experiment.claim,
-        tuple(order_sentences(experiment, list(cells.values()))) or (NOTHING,),
+        tuple(order_sentences(experiment, list(cells.values()))) or (Finding(NOTHING),),
         _grid(experiment, cells),
         drawn,
         absent,
@@ -57,12 +57,14 @@ def section_of(experiment: Experiment, out: Path, pictures: Path) -> Section:
 
 def _grid(experiment: Experiment, cells: Cells) -> Grid:
     groups = [Group("", (label,)) for label in (*experiment.labels, "Params, here")]
-    groups += [Group(column.title, ("paper", "here")) for column in experiment.columns]
+    prints = experiment.kind != "curves"  # figures are drawings, without a number
+    groups += [Group(column.title, ("paper", "here") if prints else ("here",)) for column in experiment.columns]
     rows = []
     for row in experiment.rows:
         entries = [*(Entry(text) for text in row.cells), _sizes(experiment, row.variant, cells)]
         for column in experiment.columns:
-            entries.append(paper_entry(row.paper.get(column.key), row.variant is not None))
+            if prints:
+                entries.append(paper_entry(row.paper.get(column.key), row.variant is not None))
             entries.append(
                 nothing("quoted by the paper")
                 if row.variant is None
@@ -167,7 +169,7 @@ def _section_of_times(experiment: Experiment, out: Path) -> Section:
         experiment.name,
         f"{experiment.title}: {experiment.caption}",
         experiment.claim,
-        tuple(_time_sentences(experiment, measured)) or (NOTHING,),
+        tuple(_time_sentences(experiment, measured)) or (Finding(NOTHING),),
         Grid(tuple(groups), tuple(rows)),
         (),
         (),
@@ -197,12 +199,12 @@ def _time_entry(row: Row, times: Mapping[str, dict]) -> Entry:
     return Entry(f"{found['median']:.1f}", (f"{found['low']:.1f} to {found['high']:.1f}, {found['repeats']} repeats",))
 
 
-def _time_sentences(experiment: Experiment, measured: Mapping[str, dict[str, dict]]) -> list[str]:
+def _time_sentences(experiment: Experiment, measured: Mapping[str, dict[str, dict]]) -> list[Finding]:
     sentences = []
     titles: dict[str, str] = {variant.name: variant.title for variant in experiment.variants}
     for data, times in measured.items():
         ranked: Sequence[str] = sorted((name for name in times if name in titles), key=lambda n: times[n]["median"])
         if ranked:
             order = ", ".join(f"{titles[name]} {times[name]['median']:.1f}" for name in ranked)
-            sentences.append(f"Order for images of {data}, in milliseconds: {order}.")
+            sentences.append(Finding(f"Order for images of {data}, in milliseconds: {order}."))
     return sentences

@@ -138,8 +138,8 @@ def _pair(labels: Tensor) -> str:
 
 
 _CAPTIONS = {
-    "redrawn": "Table 4 of the paper: the input above, below it what is drawn from the pose of the most active capsule; "
-    "red where that is the wrong one.",
+    "redrawn": "Table 4 of the paper: the input above, below it what is drawn from the pose of the most active "
+    "capsule; red where that is the wrong one.",
     "apart": "The input above; below it what is drawn from two poses, the first in orange, the second in blue. "
     "R: the digits drawn; L: those that are there; P: those found. Wrong ones are drawn as they were found; "
     "* is drawn with a digit that is neither there nor found.",

@@ -16,8 +16,8 @@ TITLE = "The paper, reproduced"
 _INTRO = (
     "“An Efficient Agreement Mechanism in CapsNets By Pairwise Product”: its tables and figures beside what came out "
     "here. Every number under *here* comes from the metrics.jsonl of a training; numbers under *paper* are as printed. "
-    "Deviations are over seeds, with n − 1. What was run with less than the paper's training, or on other data, says so "
-    "in its cell. Validation chooses the weights, and the test images are looked at once.",
+    "Deviations are over seeds, with n − 1. What was run with less than the paper's training, or on other data, says "
+    "so in its cell. Validation chooses the weights, and the test images are looked at once.",
     "A difference is called clear when it is more than twice its standard error over the seeds.",
 )
 
@@ -57,21 +57,15 @@ def _is_in(experiment: Experiment, out: Path) -> bool:
 
 
 def _overview(sections: list[Section], out: Path) -> Grid:
-    rows = [
-        (
-            Entry(section.title.split(":")[0]),
-            Entry(section.claim),
-            Entry(" ".join(section.found), pale=_is_empty(section)),
-        )
-        for section in sections
-    ]
+    """A line an experiment of the paper, run or not."""
+    there = {section.name: section for section in sections}
+    rows = []
     for experiment in experiments().values():
-        if not _is_in(experiment, out):
-            command = f"paircaps reproduce {experiment.name} --out {out.name}"
-            rows.append((Entry(experiment.title), Entry(experiment.claim), Entry(f"Not run: {command}", pale=True)))
+        section = there.get(experiment.name)
+        if section is None:
+            here = Entry(f"Not run: paircaps reproduce {experiment.name} --out {out.name}", pale=True)
+        else:
+            here = Entry(" ".join(finding.order for finding in section.found), pale=section.found[0].order == NOTHING)
+        rows.append((Entry(experiment.title), Entry(experiment.claim), here))
     titles = ("of the paper", "it says", "here")
     return Grid(tuple(Group("", (title,)) for title in titles), tuple(rows))
-
-
-def _is_empty(section: Section) -> bool:
-    return section.found == (NOTHING,)
