@@ -21,3 +21,7 @@ class CheckpointError(PaircapsError):
 
 class TrainingError(PaircapsError):
     """A training that cannot start or cannot go on."""
+
+
+class FolderBusyError(TrainingError):
+    """Another process is training in the same folder."""

@@ -79,6 +79,8 @@ def _report(seen: Evaluation, dataset: ImageDataset) -> str:
     ]
     if seen.calibration_error is not None:
         lines.append(f"calibration error  {100 * seen.calibration_error:.2f} %")
+    if seen.plain_accuracy is not None:
+        lines.append(f"without mirroring  {100 * seen.plain_accuracy:.2f} %")
     if seen.drawing_error is not None:
         lines.append(f"drawing error      {seen.drawing_error:.2f} (squared, summed over the pixels of an image)")
     lines += ["", "class by class"]

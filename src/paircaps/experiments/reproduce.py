@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paircaps._files import write_whole
-from paircaps.errors import PaircapsError, TrainingError
+from paircaps.errors import FolderBusyError, PaircapsError, TrainingError
 from paircaps.experiments.budget import Budget, epochs_of, steps_per_epoch, total_steps
 from paircaps.experiments.pace import seconds_of
 from paircaps.experiments.paper import Experiment
@@ -73,20 +73,36 @@ def reproduce(
     missing = _note_missing(experiments, choice, out, say)
     if hours is not None:
         choice = replace(choice, budget=Budget(share=_share(experiments, choice, out, hours, say)))
-    failed = []
+    runs = plan_runs(experiments, choice, out)
+    _require_same(runs)
+    failed, done = [], 0
     for experiment in experiments:
         if experiment.kind == "times":
             _time(experiment, choice, out, say)
-    runs = plan_runs(experiments, choice, out)
     for number, run in enumerate(runs, 1):
         where = f"[{number}/{len(runs)}] {name_of(run)}"
         try:
             _train(run, where, say, quiet)
+            done += 1
+        except FolderBusyError:
+            say(f"{where}: another process is training it, and is left to it")
         except TrainingError as error:
             failed.append(f"{name_of(run)}: {error}")
             _write_reason(run.folder, str(error).splitlines()[0])
             say(f"{where}: {error}")
-    return Outcome(len(runs) - len(failed), tuple(missing), tuple(failed))
+    return Outcome(done, tuple(missing), tuple(failed))
+
+
+def _require_same(runs: Sequence[Run]) -> None:
+    """Refuse to mix: a training that is there must have been begun with these settings."""
+    for run in runs:
+        folder = RunFolder(run.folder)
+        found = differences(folder.read_recipe(), run.recipe) if folder.config.exists() else []
+        if found:
+            raise TrainingError(
+                f"{run.folder}: was begun with other settings. Take those, or another --out. It differs in"
+                "\n  " + "\n  ".join(found)
+            )
 
 
 def name_of(run: Run) -> str:
@@ -98,12 +114,6 @@ def _train(run: Run, where: str, say: Say, quiet: bool) -> None:
     folder = RunFolder(run.folder)
     record = read_record(run.folder) if folder.metrics.exists() else None
     if record is not None:
-        found = differences(record.recipe, run.recipe)
-        if found:
-            raise TrainingError(
-                "is here already with other settings; the settings it was begun with, or another --out. It differs in"
-                "\n  " + "\n  ".join(found)
-            )
         say(f"{where}: was finished already, {100 * record.measure('test'):.2f} %")
         return
     _require_consistent(folder, where, say)

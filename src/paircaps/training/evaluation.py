@@ -33,6 +33,7 @@ class Evaluation:
             where images have two labels.
         drawing_error: squared error of a drawing, summed over its pixels, of the most active capsule's pose (of two
             labels, theirs); None without a decoder.
+        plain_accuracy: without the mirror images; None where none were taken.
     """
 
     images: int
@@ -42,6 +43,7 @@ class Evaluation:
     confusion: list[list[int]] | None
     calibration_error: float | None
     drawing_error: float | None
+    plain_accuracy: float | None = None
 
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
@@ -52,7 +54,7 @@ class _Tally:
     """What is added up, so that the tallies of several processes can be added too."""
 
     def __init__(self, classes: int) -> None:
-        self.totals = torch.zeros(4, dtype=torch.float64)  # images, right, loss, drawing error
+        self.totals = torch.zeros(5, dtype=torch.float64)  # images, right, loss, drawing error, right without mirror
         self.found = torch.zeros(2, classes, dtype=torch.float64)  # images with each class; those where it was found
         self.confusion = torch.zeros(classes, classes, dtype=torch.float64)
         self.bins = torch.zeros(3, BINS, dtype=torch.float64)  # images, confidence, right
@@ -94,7 +96,7 @@ def evaluate(
             continue
         two_labels = labels.dim() == 2
         capsules = objective.network(images)
-        activation = capsules.activation
+        activation = plain = capsules.activation
         if mirror:
             activation = (activation + objective.network(images.flip(-1)).activation) / 2
         error = 0.0
@@ -106,8 +108,9 @@ def evaluate(
             error = float(reconstruction_loss(drawn, originals, "sum"))
         loss = float(objective.class_loss(activation, labels)) + objective.decoder_weight * error
         _count(tally, activation.cpu(), labels.cpu(), loss, error, objective.loss_name)
+        tally.totals[4] += is_right(plain, labels).sum().cpu()
     tally.gather(processes)
-    return _summary(tally, dataset.classes, two_labels, objective.network.decoder is not None)
+    return _summary(tally, dataset.classes, two_labels, objective.network.decoder is not None, mirror)
 
 
 def _batches(
@@ -128,7 +131,7 @@ def _batches(
 
 def _count(tally: _Tally, activation: Tensor, labels: Tensor, loss: float, error: float, loss_name: str) -> None:
     right = is_right(activation, labels)
-    tally.totals += torch.tensor([len(labels), int(right.sum()), loss, error], dtype=torch.float64)
+    tally.totals[:4] += torch.tensor([len(labels), int(right.sum()), loss, error], dtype=torch.float64)
     several = labels if labels.dim() == 2 else labels.unsqueeze(-1)  # (B, D)
     chosen = activation.topk(several.shape[-1]).indices
     hit = (several.unsqueeze(-1) == chosen.unsqueeze(-2)).any(-1)  # (B, D)
@@ -145,8 +148,8 @@ def _count(tally: _Tally, activation: Tensor, labels: Tensor, loss: float, error
             tally.bins[row].index_add_(0, place, values)
 
 
-def _summary(tally: _Tally, classes: tuple[str, ...], two_labels: bool, drawn: bool) -> Evaluation:
-    images, right, loss, error = tally.totals.tolist()
+def _summary(tally: _Tally, classes: tuple[str, ...], two_labels: bool, drawn: bool, mirror: bool) -> Evaluation:
+    images, right, loss, error, plain = tally.totals.tolist()
     there, found = tally.found.tolist()
     per_class = {name: hits / count if count else None for name, count, hits in zip(classes, there, found, strict=True)}
     gap = (tally.bins[1] - tally.bins[2]).abs().sum().item() / images
@@ -158,4 +161,5 @@ def _summary(tally: _Tally, classes: tuple[str, ...], two_labels: bool, drawn: b
         confusion=None if two_labels else tally.confusion.long().tolist(),
         calibration_error=None if two_labels else gap,
         drawing_error=error / images if drawn else None,
+        plain_accuracy=plain / images if mirror else None,
     )

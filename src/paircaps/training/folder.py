@@ -16,7 +16,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from paircaps._files import write_whole
-from paircaps.errors import RecipeError, TrainingError
+from paircaps.errors import FolderBusyError, RecipeError, TrainingError
 from paircaps.model_files import FACTS as MODEL_FACTS
 from paircaps.model_files import WEIGHTS as MODEL_WEIGHTS
 from paircaps.training.checkpoint import prune
@@ -99,7 +99,7 @@ def locked_folder(path: Path) -> Iterator[RunFolder]:
         lock = FileLock(path / _LOCK)
         lock.acquire(blocking=False)
     except Timeout:
-        raise TrainingError(f"{path}: another training is writing to this folder{_owner(path)}") from None
+        raise FolderBusyError(f"{path}: another training is writing to this folder{_owner(path)}") from None
     except (FileExistsError, NotADirectoryError):
         raise TrainingError(f"{path}: is a file; --out takes a folder") from None
     except OSError as error:

@@ -58,7 +58,10 @@ def budget_notes(cell: Cell) -> list[str]:
     if recipe.schedule.name != paper.schedule.name:
         notes.append(f"{recipe.schedule.name}, rate {recipe.optimiser.lr:g}")
     if recipe.evaluate.mirror:
-        notes.append("with mirror images at test")
+        rows = [record.kind("test")[-1] for record in cell.records]
+        plain = [100 * row["plain_accuracy"] for row in rows if row.get("plain_accuracy") is not None]
+        without = f"; {percent(summarise(plain))} without" if len(plain) == len(rows) else ""
+        notes.append(f"with mirror images at test{without}")
     return notes
 
 

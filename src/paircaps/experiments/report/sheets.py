@@ -38,8 +38,7 @@ def sheet_of(cell: Cell, kind: str, folder: Path) -> Picture | str:
         kind: ``redrawn`` or ``apart``.
         folder: of the pictures of the report.
     """
-    draw, number = _SHEETS[kind]
-    name = f"{number}-{cell.experiment.name}-pictures" if number != cell.experiment.name else f"{number}-pictures"
+    draw, name = _SHEETS[kind]
     if not cell.records:
         return f"No pictures: {cell.variant.title} was not run ({cell.reason})."
     record = cell.records[0]
