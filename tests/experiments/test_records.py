@@ -1,0 +1,74 @@
+"""What trainings left behind."""
+
+import pytest
+from experiments.results import finished, variant_of
+
+from paircaps.errors import TrainingError
+from paircaps.experiments.paper import experiments
+from paircaps.experiments.records import NOT_RUN, read_cell, read_record, summarise
+
+TABLE3 = experiments()["table3"]
+FM = variant_of(TABLE3, "fm")
+
+
+def cell_of(out):
+    return read_cell(out, TABLE3, TABLE3.studies[0], FM)
+
+
+def test_a_finished_training(tmp_path):
+    folder = finished(tmp_path, "table3", "affine-mnist", "fm", 2, 0.91, train_accuracy=0.97)
+    record = read_record(folder.path)
+    assert (record.seed, record.measure("test"), record.measure("train")) == (2, 0.91, 0.97)
+    assert record.machine["commit"] == "abc1234"
+
+
+@pytest.mark.parametrize("lost", ["config", "metrics", "model"])
+def test_what_is_not_whole_is_no_result(tmp_path, lost):
+    folder = finished(tmp_path, "table3", "affine-mnist", "fm", 0, 0.91)
+    getattr(folder, lost).unlink()
+    assert read_record(folder.path) is None
+    assert cell_of(tmp_path).records == ()
+    assert cell_of(tmp_path).reason == "not finished: seed 0"
+
+
+def test_a_training_without_its_test_is_not_finished(tmp_path):
+    folder = finished(tmp_path, "table3", "affine-mnist", "fm", 0, 0.91)
+    folder.metrics.write_text("".join(folder.metrics.read_text().splitlines(keepends=True)[:-1]))
+    assert read_record(folder.path) is None
+
+
+def test_damage_is_told_with_what_to_do(tmp_path):
+    folder = finished(tmp_path, "table3", "affine-mnist", "fm", 0, 0.91)
+    folder.metrics.write_text(folder.metrics.read_text()[:-20])
+    with pytest.raises(TrainingError, match=r"metrics\.jsonl: is damaged.*Remove it"):
+        read_record(folder.path)
+
+
+def test_seeds_come_in_order_and_the_paper_s_data_first(tmp_path):
+    for seed in (10, 2):
+        finished(tmp_path, "table3", "affine-mnist", "fm", seed, 0.9)
+    cell = cell_of(tmp_path)
+    assert [record.seed for record in cell.records] == [2, 10]
+    assert cell.is_stand_in
+    finished(tmp_path, "table3", "affnist", "fm", 0, 0.8)
+    assert not cell_of(tmp_path).is_stand_in
+    assert cell_of(tmp_path).records[0].measure("test") == 0.8
+
+
+def test_why_there_is_nothing(tmp_path):
+    assert cell_of(tmp_path).reason == "not run"
+    folder = tmp_path / "runs/table3/affine-mnist/fm/seed-0"
+    folder.mkdir(parents=True)
+    (folder / NOT_RUN).write_text("the loss was nan\n")
+    assert cell_of(tmp_path).reason == "seed 0: the loss was nan"
+    (folder.parents[1] / NOT_RUN).write_text("mnist is not here\n")
+    assert cell_of(tmp_path).reason == "mnist is not here"
+
+
+def test_mean_and_deviation():
+    three = summarise([1.0, 2.0, 6.0])
+    assert (three.mean, three.seeds) == (3.0, 3)
+    assert three.deviation == pytest.approx(7**0.5), "with n − 1"
+    assert three.error == pytest.approx((7 / 3) ** 0.5)
+    assert summarise([4.0]).deviation is None
+    assert summarise([4.0]).error is None
