@@ -11,6 +11,7 @@ import torch
 import paircaps
 from paircaps import DynamicRouting, ResNetCapsules, ResNetPool, count_parameters, create_model, list_models
 from paircaps.models import register_model
+from paircaps.models.matched import pooling_twin
 
 NORB = {"num_classes": 5, "image_size": 32, "vote_norm": "vote", "primary_norm": "capsule"}
 CAPSULE_MODELS = [name for name in list_models() if "pool" not in name]
@@ -30,6 +31,8 @@ def test_the_names_of_the_paper_are_registered():
     assert set(list_models()) == {
         "capsnet",
         "capsnet-light",
+        "capsnet-pool",
+        "capsnet-pool-light",
         "resnet-caps",
         "resnet-caps-medium",
         "resnet-caps-small",
@@ -83,6 +86,18 @@ def test_the_full_capsnet_has_the_original_widths():
 def test_the_pooling_baseline_is_as_large_as_its_twin(ending, arguments):
     capsules, pooling = (create_model(f"resnet-{kind}{ending}", **arguments) for kind in ("caps", "pool"))
     assert count_parameters(pooling) == pytest.approx(count_parameters(capsules), rel=0.005)
+
+
+@pytest.mark.parametrize("ending", ["", "-light"])
+@pytest.mark.parametrize("arguments", [{}, {"in_channels": 3, "image_size": 32}, {"routing": "em"}], ids=str)
+def test_the_pooling_baseline_of_capsnet_is_as_large_as_its_twin(ending, arguments):
+    capsules, pooling = (create_model(f"capsnet{kind}{ending}", **arguments) for kind in ("", "-pool"))
+    assert count_parameters(pooling) == pytest.approx(count_parameters(capsules), rel=0.005)
+
+
+@pytest.mark.parametrize("name", CAPSULE_MODELS)
+def test_every_capsule_network_has_its_pooling_twin(name):
+    assert pooling_twin(name) in POOLING_MODELS
 
 
 def test_sizing_the_baseline_draws_no_random_number():

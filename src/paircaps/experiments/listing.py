@@ -18,6 +18,9 @@ def listed(experiments: Sequence[Experiment]) -> str:
         lines += [f"    networks: {', '.join(variant.name for variant in experiment.variants)}"]
         for study in experiment.studies:
             source = source_here(study)
+            if experiment.kind == "times":
+                lines.append(f"    {study.data}: needs no images; a forward pass of each network is timed, in a minute")
+                continue
             lines.append(f"    {study.data}: {_data(source)}; {_length(experiment, source)}")
         lines.append("")
     lines.append("Times are guesses from a few steps on noise: good to a factor of about 1.5 on a quiet machine.")
@@ -31,8 +34,6 @@ def _data(source: Source) -> str:
 
 
 def _length(experiment: Experiment, source: Source) -> str:
-    if experiment.kind == "times":
-        return "times a forward pass, a minute"
     paper = paper_recipe(source.study)
     budget = f"{paper.train.steps:,} steps" if paper.train.steps else f"{epochs_of(paper):g} epochs"
     recipes = [run_recipe(experiment, source, variant, 0, Choice()) for variant in experiment.variants]

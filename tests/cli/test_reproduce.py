@@ -1,0 +1,70 @@
+"""``paircaps reproduce`` and ``paircaps report`` as typed."""
+
+import pytest
+
+from paircaps.data.files import VARIABLE
+
+
+@pytest.fixture(autouse=True)
+def _no_data(tmp_path_factory, monkeypatch):
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+
+
+def test_a_table_and_its_report(run, tmp_path):
+    out = tmp_path / "results"
+    words = ["reproduce", "table5", "--limit", 64, "--epochs", 1, "--only", "fm", "--only", "pool", "--out", out]
+    code, said, errors = run(*words, "--quiet")
+    assert code == 0, errors
+    assert f"{out}/report.html" in said
+    assert "[1/2] table5, multi-glyphs, FM agreement, seed 0: 1 steps" in errors
+    text = (out / "report.md").read_text()
+    assert "multi-glyphs stands in for multi-mnist" in text
+    assert "![table5](pictures/table5.png)" in text
+    page = (out / "report.html").read_bytes()
+    (out / "report.html").unlink()
+    assert run("report", out)[0] == 0
+    assert (out / "report.html").read_bytes() == page
+    code, said, errors = run(*words, "--quiet")
+    assert errors.count("was finished already") == 2
+    code, said, errors = run(*words, "--short", "--quiet")
+    assert code == 1
+    assert "was begun with other settings" in errors
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["reproduce"], 2, "NAME is missing: one of fig4, fig5, table1"),
+        (["reproduce", "table7", "--out", "x"], 2, "unknown experiment 'table7'"),
+        (["reproduce", "table3"], 2, "--out DIR is missing"),
+        (["reproduce", "table3", "--out", "x", "--epochs", "0"], 2, "must be a whole number from 1"),
+        (["reproduce", "table3", "--out", "x", "--hours", "-1"], 2, "must be a number above 0, got '-1'"),
+        (["reproduce", "table3", "--out", "x", "--hours", "nan"], 2, "must be a number above 0, got 'nan'"),
+        (["reproduce", "table3", "--out", "x", "--hours", "1", "--epochs", "2"], 2, "not allowed with"),
+        (["reproduce", "table3", "--out", "x", "--seeds", "x"], 2, "must be a whole number"),
+        (["reproduce", "table3", "--out", "x", "--limit", "3"], 2, "must be a whole number of at least 32"),
+        (["reproduce", "table3", "--out", "x", "--only", "gm"], 1, "--only: no 'gm' in these experiments"),
+        (["report", "nowhere"], 1, "nowhere: no such folder"),
+        (["report"], 2, "DIR"),
+    ],
+)
+def test_wrong_words(run, tmp_path, monkeypatch, words, code, told):
+    monkeypatch.chdir(tmp_path)
+    found, _, errors = run(*words)
+    assert (found, told in errors) == (code, True), errors
+    assert not list(tmp_path.iterdir()), "nothing is written"
+
+
+def test_a_file_in_place_of_a_folder(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, errors = run("reproduce", "table6", "--out", tmp_path / "file")
+    assert code == 1
+    assert "file" in errors
+
+
+def test_only_missing_data_is_no_failure(run, tmp_path):
+    code, _, errors = run("reproduce", "table6", "--out", tmp_path)
+    assert code == 0
+    assert "no data: table6: smallnorb is not here (paircaps data get smallnorb)" in errors
+    assert "smallnorb is not here" in (tmp_path / "report.md").read_text()

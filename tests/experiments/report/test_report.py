@@ -1,0 +1,232 @@
+"""The report: from made-up results to cells, sentences and pages."""
+
+import json
+import re
+
+import pytest
+from experiments.results import MACHINE, finished, variant_of
+
+from paircaps.errors import PaircapsError
+from paircaps.experiments.budget import Budget
+from paircaps.experiments.paper import Quoted, experiments
+from paircaps.experiments.plan import Choice
+from paircaps.experiments.records import read_cell
+from paircaps.experiments.report import write_report
+from paircaps.experiments.report.cells import paper_entry, result_entry
+from paircaps.experiments.report.orders import order_sentences
+from paircaps.experiments.report.page import as_html, as_markdown
+from paircaps.experiments.report.parts import Entry, Grid, Group, Section
+from paircaps.experiments.report.sections import section_of
+
+PAPER = experiments()
+
+
+def cell_of(out, name, data, variant):
+    experiment = PAPER[name]
+    study = next(study for study in experiment.studies if study.data == data)
+    return read_cell(out, experiment, study, variant_of(experiment, variant))
+
+
+def findings(out, name):
+    experiment = PAPER[name]
+    cells = [cell_of(out, name, study.data, v.name) for study in experiment.studies for v in experiment.variants]
+    return order_sentences(experiment, cells)
+
+
+# --- cells ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_cell_says_how_it_was_run(tmp_path):
+    for seed, accuracy in enumerate((0.90, 0.91, 0.92)):
+        finished(tmp_path, "table3", "affine-mnist", "fm", seed, accuracy)
+    entry = result_entry(cell_of(tmp_path, "table3", "affnist", "fm"), "test")
+    assert entry.text == "91.00 ± 1.00"
+    assert entry.notes == (
+        "3 seeds: 0, 1, 2",
+        "affine-mnist stands in for affnist",
+        "842 of 40,000 steps: 2.1 % of the paper's",
+        "one-cycle, rate 0.003",
+    )
+
+
+def test_a_full_training_of_the_paper_s_needs_no_note(tmp_path):
+    finished(tmp_path, "table2", "cifar10", "fm", 0, 0.93, choice=Choice())
+    entry = result_entry(cell_of(tmp_path, "table2", "cifar10", "fm"), "test")
+    assert (entry.text, entry.notes) == ("93.00", ("one seed, 0",))
+
+
+def test_mirrored_and_limited_runs_say_so(tmp_path):
+    choice = Choice(Budget(epochs=10), limit=512, short=True)
+    finished(tmp_path, "table2", "cifar10", "fm", 0, 0.93, choice=choice, plain_accuracy=0.921)
+    notes = result_entry(cell_of(tmp_path, "table2", "cifar10", "fm"), "test").notes
+    assert "at most 512 images of a split" in notes
+    assert "with mirror images at test; 92.10 without" in notes
+    assert any(note.startswith("10 of 163 epochs: 0.0") for note in notes)
+
+
+def test_train_and_test_are_two_measures(tmp_path):
+    finished(tmp_path, "table5", "multi-mnist", "fm", 0, 0.8, train_accuracy=0.85)
+    cell = cell_of(tmp_path, "table5", "multi-mnist", "fm")
+    assert [result_entry(cell, measure).text for measure in ("train", "test")] == ["85.00", "80.00"]
+
+
+def test_no_result_has_its_reason(tmp_path):
+    entry = result_entry(cell_of(tmp_path, "table2", "svhn", "fm"), "test")
+    assert (entry.text, entry.notes, entry.pale) == ("–", ("not run",), True)
+
+
+def test_what_the_paper_prints():
+    assert paper_entry(Quoted(93.6, 0.53), True).text == "93.60 ± 0.53"
+    assert paper_entry(Quoted(88.1), False).text == "88.10"
+    assert paper_entry(None, False).notes == ("not reported",)
+    assert paper_entry(None, True).notes == ("not in the paper",)
+
+
+# --- sentences --------------------------------------------------------------------------------------------------------
+
+
+def test_the_order_and_whether_seeds_can_tell(tmp_path):
+    for seed, (fm, dynamic, pool) in enumerate([(0.90, 0.905, 0.80), (0.91, 0.90, 0.81), (0.92, 0.91, 0.79)]):
+        for variant, accuracy in (("fm", fm), ("dynamic", dynamic), ("pool", pool)):
+            finished(tmp_path, "table3", "affine-mnist", variant, seed, accuracy)
+    (finding,) = findings(tmp_path, "table3")
+    assert finding.order == (
+        "Order on affine-mnist, in percent: FM agreement 91.00 ± 1.00; Dynamic routing (3) 90.50 ± 0.50; "
+        "Average pooling 80.00 ± 1.00."
+    )
+    assert "Dynamic routing (3): +0.50 ± 0.65 points, within what seeds alone may do" in finding.detail
+    assert "Average pooling: +11.00 ± 0.82 points, clear" in finding.detail
+
+
+def test_the_loser_is_told_too(tmp_path):
+    for seed in (0, 1):
+        finished(tmp_path, "table3", "affine-mnist", "fm", seed, 0.8 + 0.001 * seed)
+        finished(tmp_path, "table3", "affine-mnist", "dynamic", seed, 0.9 + 0.001 * seed)
+    (finding,) = findings(tmp_path, "table3")
+    assert finding.order.index("Dynamic") < finding.order.index("FM")
+    assert "−10.00 ± 0.07 points, clear" in finding.detail
+
+
+def test_one_seed_judges_nothing(tmp_path):
+    for variant, accuracy in (("fm", 0.9), ("dynamic", 0.5)):
+        finished(tmp_path, "table3", "affine-mnist", variant, 0, accuracy)
+    assert "of one seed each, which cannot judge it" in findings(tmp_path, "table3")[0].detail
+
+
+def test_trainings_of_different_lengths_are_not_compared(tmp_path):
+    finished(tmp_path, "table3", "affine-mnist", "fm", 0, 0.9)
+    finished(tmp_path, "table3", "affine-mnist", "dynamic", 0, 0.8, choice=Choice(Budget(epochs=3), short=True))
+    assert "not trained alike (train.epochs)" in findings(tmp_path, "table3")[0].detail
+
+
+# --- sections and pages -----------------------------------------------------------------------------------------------
+
+
+def test_a_table_in_the_paper_s_own_form(tmp_path):
+    finished(tmp_path, "table3", "affine-mnist", "fm", 0, 0.9)
+    section = section_of(PAPER["table3"], tmp_path, tmp_path)
+    assert section.grid.columns == ["Model", "Params, paper", "Params, here", "aff-NIST: paper", "aff-NIST: here"]
+    rows = {row[0].text: row for row in section.grid.rows}
+    assert [entry.text for entry in rows["Sabour et al."]] == ["Sabour et al.", "13.40M", "–", "79.00", "–"]
+    fm = rows["Ours (FM agreement)"]
+    assert [entry.text for entry in fm[2:]] == ["195,376 + 186,145 of the decoder", "93.85 ± 0.29", "90.00"]
+    assert rows["The same with average pooling"][4].notes == ("not run",)
+    assert section.absent[0].startswith("No pictures:"), "its weights are not there"
+    assert section.machines == ("cpu a processor; cores 2; commit abc1234",)
+
+
+def test_no_empty_cell_without_its_reason(tmp_path):
+    finished(tmp_path, "fig4", "cifar10", "fm", 0, 0.5)
+    finished(tmp_path, "table2", "cifar10", "em", 0, 0.5)
+    for experiment in PAPER.values():
+        for row in section_of(experiment, tmp_path, tmp_path).grid.rows:
+            for entry in row:
+                assert entry.text
+                assert entry.notes or not entry.pale, entry
+
+
+def test_every_machine_and_commit_is_named(tmp_path):
+    finished(tmp_path, "table3", "affine-mnist", "fm", 0, 0.9)
+    finished(tmp_path, "table3", "affine-mnist", "fm", 1, 0.9, machine={**MACHINE, "commit": "fff0000"})
+    section = section_of(PAPER["table3"], tmp_path, tmp_path)
+    assert [line[-7:] for line in section.machines] == ["abc1234", "fff0000"]
+    assert section.runs.rows[0][-1].text == "A, B"
+
+
+def test_curves_show_what_was_run_and_say_what_was_not(tmp_path):
+    for seed in (0, 1):
+        finished(tmp_path, "fig4", "cifar10", "fm", seed, 0.5)
+    (picture,) = section_of(PAPER["fig4"], tmp_path, tmp_path).pictures
+    assert picture.png.startswith(b"\x89PNG")
+    less = section_of(PAPER["fig5"], tmp_path, tmp_path).pictures[0]
+    assert less.png != picture.png
+
+
+def test_times(tmp_path):
+    folder = tmp_path / "runs/table1/cifar10"
+    folder.mkdir(parents=True)
+    rows = [{"kind": "machine", **MACHINE}]
+    for name, median in (("fm", 20.0), ("dynamic", 31.25)):
+        rows.append({"kind": "time", "variant": name, "median": median, "low": 19.0, "high": 40.0, "repeats": 9})
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    section = section_of(PAPER["table1"], tmp_path, tmp_path)
+    fm = next(row for row in section.grid.rows if row[0].text == "FM agreement")
+    assert [entry.text for entry in fm] == ["FM agreement", "5.22", "203.34", "20.0", "3.60", "125.39", "–"]
+    assert fm[3].notes == ("19.0 to 40.0, 9 repeats",)
+    order = "Order for images of cifar10, in milliseconds: FM agreement 20.0, Dynamic routing (3) 31.2."
+    assert section.found[0].order == order
+
+
+def section(text="<b>&amp; | x</b>"):
+    grid = Grid((Group("", ("a",)), Group("data", ("paper", "here"))), ((Entry(text), Entry("1"), Entry("2", ("n",))),))
+    return Section("table9", "Table 9: caption", text, (), grid, (), ("No pictures: none.",), None, ("a machine",))
+
+
+def test_html_escapes_and_groups():
+    page = as_html("Title", ["intro"], section().grid, [section()])
+    assert "<b>&amp;" not in page
+    assert "&lt;b&gt;&amp;amp;" in page
+    assert '<th colspan="2">data</th>' in page
+    assert re.search(r'class="[^"]*here[^"]*">2<small>n</small>', page)
+
+
+def test_markdown_tables_stay_tables():
+    text = as_markdown("Title", ["intro"], section().grid, [section()])
+    assert "| a | data: paper | data: here |" in text
+    assert "| <b>&amp; \\| x</b> | 1 | 2 (n) |" in text
+
+
+def test_the_page_needs_nothing_beside_it(tmp_path):
+    finished(tmp_path, "fig4", "cifar10", "fm", 0, 0.5)
+    files = write_report(tmp_path)
+    assert [path.name for path in files] == ["report.html", "report.md"]
+    page = files[0].read_text()
+    assert not re.search(r'(src|href)="(?!data:|#)', page)
+    assert "data:image/png;base64," in page
+    text = files[1].read_text()
+    assert "![fig4](pictures/fig4.png)" in text
+    assert (tmp_path / "pictures/fig4.png").is_file()
+    assert "Not run: paircaps reproduce table6" in text, "every experiment of the paper is in the overview"
+
+
+def test_the_same_results_give_the_same_report(tmp_path):
+    finished(tmp_path, "fig4", "cifar10", "fm", 0, 0.5)
+    first = [path.read_bytes() for path in write_report(tmp_path)]
+    assert [path.read_bytes() for path in write_report(tmp_path)] == first
+
+
+def test_numbers_come_from_the_metrics_alone(tmp_path):
+    folder = finished(tmp_path, "table3", "affine-mnist", "fm", 0, 0.9)
+    rows = folder.metrics.read_text().replace('"accuracy": 0.9', '"accuracy": 0.12345')
+    folder.metrics.write_text(rows)
+    assert "12.35" in write_report(tmp_path)[1].read_text() or "12.34" in write_report(tmp_path)[1].read_text()
+
+
+def test_no_folder_of_results(tmp_path):
+    with pytest.raises(PaircapsError, match="no such folder"):
+        write_report(tmp_path / "nowhere")
+    with pytest.raises(PaircapsError, match="no folder of `paircaps reproduce`"):
+        write_report(tmp_path)
+    (tmp_path / "runs/other").mkdir(parents=True)
+    with pytest.raises(PaircapsError, match="holds no experiment of the paper"):
+        write_report(tmp_path)

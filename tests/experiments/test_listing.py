@@ -1,0 +1,17 @@
+"""What each experiment needs."""
+
+import pytest
+
+from paircaps.experiments import listing
+from paircaps.experiments.paper import find_experiments
+
+
+@pytest.mark.usefixtures("no_data")
+def test_data_budget_and_time(monkeypatch):
+    monkeypatch.setattr(listing, "seconds_of", lambda recipe: 1800.0)
+    text = listing.listed(find_experiments(["table3", "table6", "table1"]))
+    assert "affnist: affine-glyphs, which is here, stands in for it" in text
+    assert "the paper's budget: 40,000 steps, 3 seeds; all 4 networks here: about 6 hours" in text
+    assert "smallnorb: smallnorb is not here (paircaps data get smallnorb)" in text
+    assert "120 epochs, 3 seeds; all 8 networks here: about 12 hours" in text
+    assert "fashion-mnist: needs no images" in text
