@@ -72,7 +72,7 @@ def test_networks_of_a_comparison_differ_in_nothing_else(experiment):
             for variant in experiment.variants
         )
         for other in others:
-            assert all(line.startswith("model.") for line in differences(first, other))
+            assert all(line.startswith(("model.", "loss.name")) for line in differences(first, other))
         assert len({repr(recipe.model) for recipe in (first, *others)}) == len(experiment.variants)
 
 

@@ -37,13 +37,13 @@ class Variant:
     Args:
         name: short, and the name of its folder.
         title: for people.
-        model: what it changes of a recipe's model section.
+        set: what it changes of a recipe.
         pooled: whether it is the pooling twin of the recipe's network.
     """
 
     name: str
     title: str
-    model: Mapping[str, Any]
+    set: Mapping[str, Any]
     pooled: bool = False
 
 
@@ -165,7 +165,7 @@ def experiments() -> dict[str, Experiment]:
     tree = tomllib.loads(text)
     titles = tree.pop("variants")
     variants = {
-        name: Variant(name, facts["title"], facts.get("model", {}), facts.get("pooled", False))
+        name: Variant(name, facts["title"], facts.get("set", {}), facts.get("pooled", False))
         for name, facts in titles.items()
     }
     return {name: _experiment(name, facts, variants) for name, facts in tree.items()}

@@ -117,12 +117,13 @@ def run_recipe(experiment: Experiment, source: Source, variant: Variant, seed: i
     tree = merge(read_tree(source.study.recipe), source.changes)
     if choice.short:
         tree = merge(merge(tree, experiment.short), source.study.short or {})
-    tree = merge(tree, {"model": _model(tree, variant), "train": {"seed": seed}, "data": {"limit": choice.limit}})
+    tree = merge(tree, _network(tree, variant))
+    tree = merge(tree, {"train": {"seed": seed}, "data": {"limit": choice.limit}})
     return shortened(recipe_from_tree(tree), choice.budget, paper_recipe(source.study))
 
 
-def _model(tree: Tree, variant: Variant) -> Mapping[str, Any]:
-    return {"name": pooling_twin(tree["model"]["name"])} if variant.pooled else variant.model
+def _network(tree: Tree, variant: Variant) -> Mapping[str, Any]:
+    return {"model": {"name": pooling_twin(tree["model"]["name"])}} if variant.pooled else variant.set
 
 
 def wanted_sources(experiment: Experiment, choice: Choice) -> list[Source]:

@@ -57,6 +57,8 @@ def budget_notes(cell: Cell) -> list[str]:
         notes.append(f"{length(recipe, paper)}: {100 * share:.2g} % of the paper's")
     if recipe.schedule.name != paper.schedule.name:
         notes.append(f"{recipe.schedule.name}, rate {recipe.optimiser.lr:g}")
+    if recipe.loss.name not in (paper.loss.name, "auto") and paper.loss.name != "auto":
+        notes.append(f"{recipe.loss.name} loss")
     if recipe.evaluate.mirror:
         rows = [record.kind("test")[-1] for record in cell.records]
         plain = [100 * row["plain_accuracy"] for row in rows if row.get("plain_accuracy") is not None]

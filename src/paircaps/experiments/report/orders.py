@@ -14,7 +14,7 @@ from paircaps.training.recipe_text import differences
 CLEAR = 2.0
 """Standard errors that a difference must have to be told from chance."""
 
-_OWN = ("model.", "train.seed")
+_OWN = ("model.", "loss.name", "train.seed")
 """Keys in which the networks of a comparison differ."""
 
 
