@@ -1,3 +1,6 @@
+import os
+import shutil
+
 import pytest
 import torch
 
@@ -14,3 +17,18 @@ def fresh_compiler():
     torch.compiler.reset()
     yield
     torch.compiler.reset()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Headless Chromium; tests of pages are skipped where there is none."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    chromium = next((found for name in names if (found := shutil.which(name))), None)
+    if chromium is None:
+        pytest.skip("no Chromium on this machine: tests of pages need one")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        arguments = ["--no-sandbox"] if os.getuid() == 0 else []  # Chromium wants it so for root
+        browser = playwright.chromium.launch(executable_path=chromium, args=arguments)
+        yield browser
+        browser.close()

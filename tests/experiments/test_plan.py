@@ -85,6 +85,16 @@ def test_short_settings_change_the_schedule_and_never_mirror_house_numbers():
         assert recipe.evaluate.mirror is (study.data != "svhn")
 
 
+def test_bounded_activations_have_the_margin_loss():
+    # under cross entropy, activations in 0..1 cannot say more than e / (e + 9) = 23 % of one class in ten
+    table2 = PAPER["table2"]
+    losses = {
+        variant.name: run_recipe(table2, source_here(table2.studies[0]), variant, 0, Choice()).loss.name
+        for variant in table2.variants
+    }
+    assert losses == {"fm": "cross-entropy", "dynamic": "margin", "em": "margin", "pool": "cross-entropy"}
+
+
 def test_the_pooling_twin_takes_the_options_of_its_capsules():
     table6 = PAPER["table6"]
     pool = next(variant for variant in table6.variants if variant.pooled)

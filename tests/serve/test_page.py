@@ -1,25 +1,7 @@
 """The page in a real browser: draw, look, move, upload, switch."""
 
-import os
-import shutil
-
 import pytest
 from serve.pictures import as_file, seven
-
-CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
-)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine: tests of the page need one")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        arguments = ["--no-sandbox"] if os.getuid() == 0 else []  # Chromium wants it so for root
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
