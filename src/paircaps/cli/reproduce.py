@@ -61,6 +61,7 @@ def add_commands(commands: Any) -> None:
 def run_reproduce(options: argparse.Namespace) -> int:
     """List, or train and report."""
     if options.list:
+        _say("timing every network for a moment ...")
         print(listed(find_experiments(options.names or [ALL])), end="")
         return 0
     if not options.names:

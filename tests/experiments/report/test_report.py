@@ -10,10 +10,10 @@ from paircaps.errors import PaircapsError
 from paircaps.experiments.budget import Budget
 from paircaps.experiments.paper import Quoted, experiments
 from paircaps.experiments.plan import Choice
-from paircaps.experiments.records import read_cell
+from paircaps.experiments.records import Summary, read_cell
 from paircaps.experiments.report import write_report
 from paircaps.experiments.report.cells import paper_entry, result_entry
-from paircaps.experiments.report.orders import order_sentences
+from paircaps.experiments.report.orders import critical, order_sentences
 from paircaps.experiments.report.page import as_html, as_markdown
 from paircaps.experiments.report.parts import Entry, Grid, Group, Section
 from paircaps.experiments.report.sections import section_of
@@ -105,6 +105,15 @@ def test_the_loser_is_told_too(tmp_path):
     (finding,) = findings(tmp_path, "table3")
     assert finding.order.index("Dynamic") < finding.order.index("FM")
     assert "−10.00 ± 0.07 points, clear" in finding.detail
+
+
+def test_few_seeds_need_a_larger_difference():
+    # three seeds each of equal spread leave four degrees of freedom, where twice the error is not yet clear
+    close, apart = (Summary(mean, 0.5, 3) for mean in (90.0, 91.0))
+    assert critical(close, apart) == 2.78
+    assert critical(Summary(90.0, 0.5, 3), Summary(91.0, 0.0, 3)) == 4.30, "only two are left of unequal ones"
+    assert critical(Summary(90.0, 0.5, 30), Summary(91.0, 0.5, 30)) == 2.13
+    assert critical(Summary(90.0, 0.0, 2), Summary(91.0, 0.0, 2)) == 0.0
 
 
 def test_one_seed_judges_nothing(tmp_path):

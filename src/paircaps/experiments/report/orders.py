@@ -11,8 +11,8 @@ from paircaps.experiments.report.cells import percent
 from paircaps.experiments.report.parts import Finding
 from paircaps.training.recipe_text import differences
 
-CLEAR = 2.0
-"""Standard errors that a difference must have to be told from chance."""
+CRITICAL = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
+"""Standard errors that chance alone exceeds in one case of twenty, for 1, 2, 3 … degrees of freedom (Student's t)."""
 
 _OWN = ("model.", "loss.name", "train.seed")
 """Keys in which the networks of a comparison differ."""
@@ -64,8 +64,17 @@ def _gap(one: Cell, other: Cell) -> str:
     if a.error is None or b.error is None:
         return f"{difference} points, of one seed each, which cannot judge it"
     error = math.hypot(a.error, b.error)
-    verdict = "clear" if abs(a.mean - b.mean) > CLEAR * error else "within what seeds alone may do"
+    verdict = "clear" if abs(a.mean - b.mean) > critical(a, b) * error else "within what seeds alone may do"
     return f"{difference} ± {error:.2f} points, {verdict}"
+
+
+def critical(a: Summary, b: Summary) -> float:
+    """Standard errors from which two means differ clearly, by the freedom that so few seeds leave (Welch's test)."""
+    assert a.error is not None and b.error is not None
+    squares = [(a.error**2, a.seeds - 1), (b.error**2, b.seeds - 1)]
+    spread = sum(square**2 / freedom for square, freedom in squares)
+    freedom = sum(square for square, _ in squares) ** 2 / spread if spread else math.inf
+    return CRITICAL[min(len(CRITICAL), max(1, math.floor(freedom))) - 1] if math.isfinite(freedom) else 0.0
 
 
 def _signed(number: float) -> str:

@@ -18,7 +18,8 @@ _INTRO = (
     "here. Every number under *here* comes from the metrics.jsonl of a training; numbers under *paper* are as printed. "
     "Deviations are over seeds, with n − 1. What was run with less than the paper's training, or on other data, says "
     "so in its cell. Validation chooses the weights, and the test images are looked at once.",
-    "A difference is called clear when it is more than twice its standard error over the seeds.",
+    "A difference is called clear when chance alone, over so few seeds, exceeds it in less than one case of twenty "
+    "(Welch's t test).",
 )
 
 
@@ -65,7 +66,7 @@ def _overview(sections: list[Section], out: Path) -> Grid:
         if section is None:
             here = Entry(f"Not run: paircaps reproduce {experiment.name} --out {out.name}", pale=True)
         else:
-            here = Entry(" ".join(finding.order for finding in section.found), pale=section.found[0].order == NOTHING)
+            here = Entry("\n".join(finding.order for finding in section.found), pale=section.found[0].order == NOTHING)
         rows.append((Entry(experiment.title), Entry(experiment.claim), here))
     titles = ("of the paper", "it says", "here")
     return Grid(tuple(Group("", (title,)) for title in titles), tuple(rows))
