@@ -132,6 +132,7 @@ class Experiment:
         studies: one a dataset.
         short: what a short training changes of every recipe.
         sheet: pictures that belong to it: ``redrawn``, ``apart`` or none.
+        decimals: that the paper prints.
     """
 
     name: str
@@ -147,6 +148,7 @@ class Experiment:
     studies: tuple[Study, ...]
     short: Mapping[str, Any]
     sheet: str
+    decimals: int
 
     @property
     def variants(self) -> tuple[Variant, ...]:
@@ -217,6 +219,7 @@ def _experiment(name: str, facts: dict[str, Any], variants: Mapping[str, Variant
         studies=studies,
         short=facts.get("short", {}),
         sheet=facts.get("sheet", ""),
+        decimals=facts.get("decimals", 2),
     )
 
 

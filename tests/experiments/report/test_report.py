@@ -78,6 +78,7 @@ def test_no_result_has_its_reason(tmp_path):
 def test_what_the_paper_prints():
     assert paper_entry(Quoted(93.6, 0.53), True).text == "93.60 ± 0.53"
     assert paper_entry(Quoted(88.1), False).text == "88.10"
+    assert paper_entry(Quoted(95.1), True, 1).text == "95.1"
     assert paper_entry(None, False).notes == ("not reported",)
     assert paper_entry(None, True).notes == ("not in the paper",)
 

@@ -16,12 +16,12 @@ _WHOLE = 0.995
 """Share of the paper's length from which a training counts as as long."""
 
 
-def paper_entry(quoted: Quoted | None, is_ours: bool) -> Entry:
-    """What the paper prints."""
+def paper_entry(quoted: Quoted | None, is_ours: bool, decimals: int = 2) -> Entry:
+    """What the paper prints, with as many decimals."""
     if quoted is None:
         return nothing("not in the paper" if is_ours else "not reported")
-    deviation = "" if quoted.deviation is None else f" ± {quoted.deviation:.2f}"
-    return Entry(f"{quoted.mean:.2f}{deviation}")
+    deviation = "" if quoted.deviation is None else f" ± {quoted.deviation:.{decimals}f}"
+    return Entry(f"{quoted.mean:.{decimals}f}{deviation}")
 
 
 def result_entry(cell: Cell, measure: str) -> Entry:

@@ -70,8 +70,7 @@ def _gap(one: Cell, other: Cell) -> str:
 
 def critical(a: Summary, b: Summary) -> float:
     """Standard errors from which two means differ clearly, by the freedom that so few seeds leave (Welch's test)."""
-    assert a.error is not None and b.error is not None
-    squares = [(a.error**2, a.seeds - 1), (b.error**2, b.seeds - 1)]
+    squares = [((one.error or 0.0) ** 2, one.seeds - 1) for one in (a, b)]
     spread = sum(square**2 / freedom for square, freedom in squares)
     freedom = sum(square for square, _ in squares) ** 2 / spread if spread else math.inf
     return CRITICAL[min(len(CRITICAL), max(1, math.floor(freedom))) - 1] if math.isfinite(freedom) else 0.0

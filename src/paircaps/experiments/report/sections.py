@@ -64,7 +64,7 @@ def _grid(experiment: Experiment, cells: Cells) -> Grid:
         entries = [*(Entry(text) for text in row.cells), _sizes(experiment, row.variant, cells)]
         for column in experiment.columns:
             if prints:
-                entries.append(paper_entry(row.paper.get(column.key), row.variant is not None))
+                entries.append(paper_entry(row.paper.get(column.key), row.variant is not None, experiment.decimals))
             entries.append(
                 nothing("quoted by the paper")
                 if row.variant is None
