@@ -11,7 +11,7 @@ import paircaps
 
 SOURCE = Path(paircaps.__file__).parent
 # each room may import from the rooms before it
-EQUATIONS = ["errors", "_checks", "_labels", "_precision", "registry", "functional"]
+EQUATIONS = ["errors", "_checks", "_labels", "_words", "_precision", "registry", "functional"]
 LAYERS = ["norm", "votes", "routing", "capsules", "models", "testing"]
 DATA = ["_files", "_figures", "_colours", "data"]  # knows no model
 NETWORKS = ["network", "model_files", "losses"]  # models with the images they are for

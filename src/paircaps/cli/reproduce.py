@@ -12,7 +12,7 @@ from paircaps.errors import RecipeError
 from paircaps.experiments.budget import Budget
 from paircaps.experiments.listing import listed
 from paircaps.experiments.paper import ALL, experiments, find_experiments
-from paircaps.experiments.plan import Choice
+from paircaps.experiments.plan import RUNS, Choice
 from paircaps.experiments.report import write_report
 from paircaps.experiments.reproduce import Outcome, reproduce, require_choice
 from paircaps.training.signals import Stopped
@@ -69,6 +69,8 @@ def run_reproduce(options: argparse.Namespace) -> int:
     wanted = find_experiments(options.names)
     if options.out is None:
         raise RecipeError("--out DIR is missing: the folder of all results")
+    if options.out.exists() and not options.out.is_dir():
+        raise RecipeError(f"--out: {options.out} is a file; it takes a folder")
     choice = Choice(
         Budget(epochs=options.epochs),
         options.seeds,
@@ -83,7 +85,8 @@ def run_reproduce(options: argparse.Namespace) -> int:
     except Stopped as stop:
         print(f"paircaps: {stop}", file=sys.stderr)
         return stop.code
-    _print_files(write_report(options.out))
+    if (options.out / RUNS).is_dir():
+        _print_files(write_report(options.out))
     return _tell(outcome)
 
 
@@ -97,7 +100,9 @@ def _tell(outcome: Outcome) -> int:
     for title, lines in (("no data", outcome.missing), ("failed", outcome.failed)):
         for line in lines:
             print(f"{title}: {line}", file=sys.stderr)
-    return 1 if outcome.failed else 0
+    if not outcome.done and not outcome.failed:
+        print("paircaps: nothing could be run", file=sys.stderr)
+    return 0 if outcome.done and not outcome.failed else 1
 
 
 def _print_files(files: list[Path]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from paircaps._words import counted
 from paircaps.cli.arguments import path
 from paircaps.errors import RecipeError
 from paircaps.experiments.recipes import list_recipes, read_tree, with_places
@@ -106,13 +107,9 @@ def _result_line(result: Result) -> str:
     validation = "" if chosen is None else f"validation {100 * chosen:.2f} %, "
     test = f"test {100 * trained['test_accuracy']:.2f} % of {trained['test_images']:,} images of {trained['tested_on']}"
     return (
-        f"{result.folder}: {state} after {_count(trained['steps'], 'step')}; {validation}{test} "
+        f"{result.folder}: {state} after {counted(trained['steps'], 'step')}; {validation}{test} "
         f"(weights of step {trained['weights_of_step']:,})"
     )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def run_replay(options: argparse.Namespace) -> int:

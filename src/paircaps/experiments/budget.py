@@ -11,15 +11,17 @@ from paircaps.training.recipe import Data, Recipe, Schedule
 
 @dataclass(frozen=True)
 class Budget:
-    """How long every training of an experiment is: the paper's length, so many epochs, or a share of the paper's.
+    """How long a training is: the paper's length, so many epochs or steps, or a share of the paper's.
 
     Args:
         epochs: of every training.
-        share: of the paper's length, in 0..1.
+        share: of the recipe's own length, in 0..1.
+        steps: exactly so many, as another training of the same study has.
     """
 
     epochs: int | None = None
     share: float | None = None
+    steps: int | None = None
 
 
 def training_images(data: Data) -> int:
@@ -57,24 +59,23 @@ def share_of(recipe: Recipe, paper: Recipe) -> float:
     return images_shown(recipe) / images_shown(paper)
 
 
-def shortened(recipe: Recipe, budget: Budget, paper: Recipe) -> Recipe:
+def shortened(recipe: Recipe, budget: Budget) -> Recipe:
     """A recipe of another length; warm-up, drops and halvings come after the same part of it.
 
     Args:
-        recipe: to change.
+        recipe: of the paper's length.
         budget: the new length.
-        paper: the recipe as in the paper, whose length is the whole: of all images, where ``recipe`` has a limit.
     """
-    if budget.epochs is None and budget.share is None:
+    if budget == Budget():
         return recipe
-    whole = epochs_of(paper)
     if budget.epochs is not None:
         train = replace(recipe.train, epochs=budget.epochs, steps=None)
     else:
-        steps = max(1, round(whole * (budget.share or 0) * steps_per_epoch(recipe)))
+        share = 1.0 if budget.share is None else budget.share
+        steps = budget.steps or max(1, round(share * total_steps(recipe)))
         train = replace(recipe.train, epochs=None, steps=steps)
     changed = replace(recipe, train=train)
-    return replace(changed, schedule=stretched(recipe.schedule, epochs_of(changed) / whole))
+    return replace(changed, schedule=stretched(recipe.schedule, epochs_of(changed) / epochs_of(recipe)))
 
 
 def stretched(schedule: Schedule, factor: float) -> Schedule:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paircaps.experiments.budget import epochs_of
-from paircaps.experiments.pace import seconds_of
+from paircaps.experiments.pace import pace_of
 from paircaps.experiments.paper import Experiment
 from paircaps.experiments.plan import Choice, Source, paper_recipe, run_recipe, source_here
 
@@ -37,6 +37,6 @@ def _length(experiment: Experiment, source: Source) -> str:
     paper = paper_recipe(source.study)
     budget = f"{paper.train.steps:,} steps" if paper.train.steps else f"{epochs_of(paper):g} epochs"
     recipes = [run_recipe(experiment, source, variant, 0, Choice()) for variant in experiment.variants]
-    hours = experiment.seeds * sum(seconds_of(recipe) for recipe in recipes) / 3600
+    hours = experiment.seeds * sum(pace_of(recipe).seconds for recipe in recipes) / 3600
     seeds = "one seed" if experiment.seeds == 1 else f"{experiment.seeds} seeds"
     return f"the paper's budget: {budget}, {seeds}; all {len(recipes)} networks here: about {hours:,.0f} hours"

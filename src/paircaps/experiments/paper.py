@@ -102,7 +102,7 @@ class Row:
     """A row of a table.
 
     Args:
-        cells: its first cells, as the paper prints them.
+        cells: its first cells, after the paper.
         variant: that is trained here; None for one that the paper quotes.
         paper: what it prints, by the key of a column.
         gpu: the same on a graphics card, of times.

@@ -32,6 +32,7 @@ class Choice:
         short: take the settings for short trainings.
         data: names of datasets to leave all others out; empty for all of them.
         variants: names of networks to leave all others out; empty for all of them.
+        lengths: of the trainings of single studies, by experiment and data, in place of the budget.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -40,6 +41,7 @@ class Choice:
     short: bool = False
     data: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
+    lengths: Mapping[tuple[str, str], Budget] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ def run_recipe(experiment: Experiment, source: Source, variant: Variant, seed: i
         tree = merge(merge(tree, experiment.short), source.study.short or {})
     tree = merge(tree, _network(tree, variant))
     tree = merge(tree, {"train": {"seed": seed}, "data": {"limit": choice.limit}})
-    return shortened(recipe_from_tree(tree), choice.budget, paper_recipe(source.study))
+    return shortened(recipe_from_tree(tree), choice.lengths.get((experiment.name, source.data), choice.budget))
 
 
 def _network(tree: Tree, variant: Variant) -> Mapping[str, Any]:
@@ -127,12 +129,15 @@ def _network(tree: Tree, variant: Variant) -> Mapping[str, Any]:
 
 
 def wanted_sources(experiment: Experiment, choice: Choice) -> list[Source]:
-    """The data of an experiment that was asked for, here or not."""
-    return [
-        source_here(study)
-        for study in experiment.studies
-        if not choice.data or study.data in choice.data or source_here(study).data in choice.data
-    ]
+    """The data of an experiment that was asked for, here or not; a stand-in that is named is taken."""
+    wanted = []
+    for study in experiment.studies:
+        named = [source for source in all_sources(study) if source.data in choice.data]
+        if not choice.data or study.data in choice.data:
+            wanted.append(source_here(study))
+        elif named:
+            wanted.append(named[0])
+    return wanted
 
 
 def wanted_variants(experiment: Experiment, choice: Choice) -> list[Variant]:

@@ -43,9 +43,10 @@ class Record:
         return [row for row in self.rows if row["kind"] == kind]
 
     def measure(self, name: str) -> float:
-        """``test`` accuracy, or ``train``: that of the last epoch, while it learned."""
+        """``test`` accuracy, or ``train``: that of the last whole epoch, while it learned."""
         if name == "train":
-            return float(self.kind("epoch")[-1]["train_accuracy"])
+            whole = [row for row in self.kind("epoch") if float(row["epoch"]).is_integer()]
+            return float((whole or self.kind("epoch"))[-1]["train_accuracy"])
         return float(self.kind("test")[-1]["accuracy"])
 
     @property
@@ -104,7 +105,11 @@ class Cell:
 
 
 def read_record(path: Path) -> Record | None:
-    """A finished training, or None where there is no such thing."""
+    """A finished training, or None where there is no such thing.
+
+    Raises:
+        TrainingError: if a file of it is damaged.
+    """
     folder = RunFolder(path)
     if not (folder.config.exists() and folder.metrics.exists() and folder.model.exists()):
         return None
@@ -112,10 +117,14 @@ def read_record(path: Path) -> Record | None:
     if not any(row.get("kind") == "test" for row in rows):
         return None
     try:
-        machine = json.loads(folder.model.read_text(encoding="utf-8"))["trained"]["machine"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return Record(path, folder.read_recipe(), tuple(rows), machine)
+        machine = dict(json.loads(folder.model.read_text(encoding="utf-8"))["trained"]["machine"])
+        record = Record(path, folder.read_recipe(), tuple(rows), machine)
+        for name in ("train", "test"):
+            record.measure(name)
+        int(record.kind("test")[-1]["images"])
+    except (OSError, ValueError, KeyError, TypeError, IndexError):
+        raise TrainingError(f"{path}: {folder.model.name} or {folder.metrics.name} is damaged") from None
+    return record
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -128,10 +137,22 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is damaged: a line of it is not JSON"
-        raise TrainingError(f"{path}: {reason}. Remove it, and `paircaps reproduce` makes it again") from None
-    if not all(isinstance(row, dict) for row in rows):
-        raise TrainingError(f"{path}: is damaged: a line of it is no row of metrics. Remove it, and reproduce again")
+        raise TrainingError(f"{path}: {reason}") from None
+    if not all(isinstance(row, dict) and isinstance(row.get("kind"), str) for row in rows):
+        raise TrainingError(f"{path}: is damaged: a line of it is no row of metrics")
     return rows
+
+
+def read_times(path: Path) -> dict[str, dict[str, Any]]:
+    """Rows of times by variant; none where nothing was measured, or what was is damaged."""
+    try:
+        rows = read_rows(path) if path.exists() else []
+        times = {str(row["variant"]): row for row in rows if row["kind"] == "time"}
+        for row in times.values():
+            _ = [float(row[key]) for key in ("median", "low", "high", "repeats", "seconds")]
+        return times if any(row["kind"] == "machine" for row in rows) else {}
+    except (TrainingError, KeyError, TypeError, ValueError):
+        return {}
 
 
 def read_cell(out: Path, experiment: Experiment, study: Study, variant: Variant) -> Cell:
@@ -139,7 +160,7 @@ def read_cell(out: Path, experiment: Experiment, study: Study, variant: Variant)
     sources = all_sources(study)
     for source in sources:
         place = study_folder(out, experiment, source.data) / variant.name
-        records = [record for path in _seed_folders(place) if (record := read_record(path))]
+        records = [record for path in _seed_folders(place) if (record := _whole(path))]
         if records:
             return Cell(
                 experiment, study, source.data, source.is_stand_in, variant, tuple(records), _why(_seed_folders(place))
@@ -162,11 +183,31 @@ def read_reason(folder: Path) -> str:
 
 
 def _why(folders: Sequence[Path]) -> str:
-    told = [f"seed {path.name.removeprefix(_SEED)}: {read_reason(path)}" for path in folders if read_reason(path)]
-    unfinished = [path.name.removeprefix(_SEED) for path in folders if not read_reason(path) and not read_record(path)]
+    """What is to be said of seeds without a result."""
+    told, unfinished = [], []
+    for path in folders:
+        seed = path.name.removeprefix(_SEED)
+        try:
+            if read_record(path) is not None:
+                continue
+        except TrainingError:
+            told.append(f"seed {seed}: a file of it is damaged; `paircaps reproduce` makes it again")
+            continue
+        if read_reason(path):
+            told.append(f"seed {seed}: {read_reason(path)}")
+        else:
+            unfinished.append(seed)
     if unfinished:
         told.append(f"not finished: seed {', '.join(unfinished)}")
     return "; ".join(told)
+
+
+def _whole(path: Path) -> Record | None:
+    """A finished training that can be read."""
+    try:
+        return read_record(path)
+    except TrainingError:
+        return None
 
 
 def _seed_folders(place: Path) -> list[Path]:

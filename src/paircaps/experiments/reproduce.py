@@ -4,35 +4,36 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paircaps._files import write_whole
-from paircaps.errors import FolderBusyError, PaircapsError, TrainingError
-from paircaps.experiments.budget import Budget, epochs_of, steps_per_epoch, total_steps
-from paircaps.experiments.pace import seconds_of
+from paircaps._words import counted
+from paircaps.errors import FolderBusyError, PaircapsError, RecipeError, TrainingError
+from paircaps.experiments.budget import Budget, total_steps
+from paircaps.experiments.pace import Pace, pace_of
 from paircaps.experiments.paper import Experiment
 from paircaps.experiments.plan import (
     Choice,
     Run,
     Source,
     all_sources,
-    paper_recipe,
     plan_runs,
     run_recipe,
     study_folder,
     wanted_sources,
     wanted_variants,
 )
-from paircaps.experiments.records import NOT_RUN, read_record
-from paircaps.experiments.times import time_inference
+from paircaps.experiments.records import NOT_RUN, read_times
+from paircaps.experiments.remains import begun_recipe, draws_pictures, examine, set_aside
+from paircaps.experiments.times import MEASURED, time_inference
 from paircaps.machine import describe_machine
-from paircaps.training.folder import RunFolder, clear
+from paircaps.training.folder import RunFolder, locked_folder
 from paircaps.training.loop import train
 from paircaps.training.recipe_text import differences
 
 Say = Callable[[str], None]
-_TIMING_SECONDS = 10.0
 _BRIEF_SECONDS = 1.0
 
 
@@ -41,7 +42,7 @@ class Outcome:
     """How it went.
 
     Args:
-        done: trainings that are finished now.
+        done: trainings that are finished, or left to another process, and tables of times.
         missing: what could not be run for lack of data, a line each.
         failed: what went wrong, a line each.
     """
@@ -70,15 +71,17 @@ def reproduce(
         say: told what happens, a line at a time.
         quiet: show no progress within a training.
     """
+    experiments = _with_networks(experiments, choice, say)
     missing = _note_missing(experiments, choice, out, say)
     if hours is not None:
-        choice = replace(choice, budget=Budget(share=_share(experiments, choice, out, hours, say)))
+        choice = replace(choice, lengths=_lengths(experiments, choice, out, hours, say))
     runs = plan_runs(experiments, choice, out)
     _require_same(runs)
     failed, done = [], 0
     for experiment in experiments:
         if experiment.kind == "times":
             _time(experiment, choice, out, say)
+            done += 1
     for number, run in enumerate(runs, 1):
         where = f"[{number}/{len(runs)}] {name_of(run)}"
         try:
@@ -86,18 +89,32 @@ def reproduce(
             done += 1
         except FolderBusyError:
             say(f"{where}: another process is training it, and is left to it")
-        except TrainingError as error:
+            done += 1
+        except PaircapsError as error:
             failed.append(f"{name_of(run)}: {error}")
-            _write_reason(run.folder, str(error).splitlines()[0])
             say(f"{where}: {error}")
+            with suppress(OSError):  # of a full disk for instance; the others may do better
+                _write_reason(run.folder, str(error).splitlines()[0].replace(f"{run.folder}", run.folder.name))
     return Outcome(done, tuple(missing), tuple(failed))
+
+
+def _with_networks(experiments: Sequence[Experiment], choice: Choice, say: Say) -> list[Experiment]:
+    """Those of which a network was asked for."""
+    wanted = []
+    for experiment in experiments:
+        if wanted_variants(experiment, choice):
+            wanted.append(experiment)
+        else:
+            names = ", ".join(variant.name for variant in experiment.variants)
+            say(f"{experiment.name}: is left out, for it has only {names}")
+    return wanted
 
 
 def _require_same(runs: Sequence[Run]) -> None:
     """Refuse to mix: a training that is there must have been begun with these settings."""
     for run in runs:
-        folder = RunFolder(run.folder)
-        found = differences(folder.read_recipe(), run.recipe) if folder.config.exists() else []
+        recipe = begun_recipe(run.folder)
+        found = [] if recipe is None else differences(recipe, run.recipe)
         if found:
             raise TrainingError(
                 f"{run.folder}: was begun with other settings. Take those, or another --out. It differs in"
@@ -111,42 +128,38 @@ def name_of(run: Run) -> str:
 
 
 def _train(run: Run, where: str, say: Say, quiet: bool) -> None:
-    folder = RunFolder(run.folder)
-    record = read_record(run.folder) if folder.metrics.exists() else None
+    with locked_folder(run.folder) as folder:
+        record, problem = examine(folder, with_weights=draws_pictures(run))
+        if problem:
+            say(f"{where}: {problem}, so it is trained again; what is left is in {set_aside(folder).name}")
     if record is not None:
+        (run.folder / NOT_RUN).unlink(missing_ok=True)
         say(f"{where}: was finished already, {100 * record.measure('test'):.2f} %")
         return
-    _require_consistent(folder, where, say)
-    (run.folder / NOT_RUN).unlink(missing_ok=True)
-    say(f"{where}: {total_steps(run.recipe):,} steps")
+    say(f"{where}: {counted(total_steps(run.recipe), 'step')}")
     result = train(run.recipe, run.folder, quiet=quiet)
+    (run.folder / NOT_RUN).unlink(missing_ok=True)
     say(f"{where}: {100 * result.trained['test_accuracy']:.2f} %")
 
 
-def _require_consistent(folder: RunFolder, where: str, say: Say) -> None:
-    """Remove what is left of a run of which a file is gone: it is trained again, to the same result."""
-    there = [path.name for path in folder.everything() if path.exists()]
-    finished = folder.model.exists()
-    lost = [path.name for path in (folder.config, folder.metrics) if not path.exists()]
-    if there and lost and (finished or not folder.config.exists() or folder.checkpoints.exists()):
-        say(f"{where}: {' and '.join(lost)} is gone, so it is trained again")
-        clear(folder)
-
-
 def _time(experiment: Experiment, choice: Choice, out: Path, say: Say) -> None:
-    """Rows of times, as of a training: a finished file is not measured again."""
+    """Rows of times, as of a training: what is whole and was not measured in haste is not measured again."""
+    brief = choice.budget != Budget() or bool(choice.lengths) or choice.limit is not None
+    seconds = _BRIEF_SECONDS if brief else MEASURED
     for source in wanted_sources(experiment, choice):
         file = RunFolder(study_folder(out, experiment, source.data)).metrics
-        if file.exists():
+        there = read_times(file)
+        wanted = {variant.name for variant in wanted_variants(experiment, choice)}
+        if wanted <= set(there) and all(row.get("seconds", 0) >= seconds for row in there.values()):
             say(f"{experiment.name}, {source.data}: was measured already")
             continue
         say(f"{experiment.name}, {source.data}: measuring")
         models = {
             variant.name: run_recipe(experiment, source, variant, 0, choice).model
-            for variant in wanted_variants(experiment, choice)
+            for variant in experiment.variants
+            if variant.name in wanted | set(there)
         }
-        brief = choice.budget != Budget() or choice.limit is not None
-        rows = time_inference(models, source.data, _BRIEF_SECONDS if brief else _TIMING_SECONDS)
+        rows = time_inference(models, source.data, seconds)
         lines = [{"kind": "machine", **describe_machine()}, *({"kind": "time", **row} for row in rows)]
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, "".join(json.dumps(line) + "\n" for line in lines).encode())
@@ -174,33 +187,44 @@ def _write_reason(folder: Path, reason: str) -> None:
     write_whole(folder / NOT_RUN, f"{reason}\n".encode())
 
 
-def _share(experiments: Sequence[Experiment], choice: Choice, out: Path, hours: float, say: Say) -> float:
-    """Of the paper's length, that fits into so many hours; that of runs which have begun, if there are any."""
-    runs = plan_runs(experiments, choice, out)
-    if not runs:
-        return 1.0
-    for run in runs:
-        begun = RunFolder(run.folder)
-        if begun.config.exists():
-            recipe = begun.read_recipe()
-            whole = epochs_of(paper_recipe(run.source.study)) * steps_per_epoch(recipe)
-            say(f"{name_of(run)} was begun with {total_steps(recipe):,} steps: the others take the same share")
-            return total_steps(recipe) / whole
-    say(f"measuring how fast {len(experiments)} experiments are on this machine")
-    whole = guess_seconds(runs)
-    share = min(1.0, hours * 3600 / whole)
-    say(f"all {len(runs)} trainings at the paper's length: about {whole / 3600:,.1f} hours; taking {100 * share:.3g} %")
+def _lengths(
+    experiments: Sequence[Experiment], choice: Choice, out: Path, hours: float, say: Say
+) -> dict[tuple[str, str], Budget]:
+    """What fits into so many hours, by study; one that has begun keeps its length, whatever the hours."""
+    lengths: dict[tuple[str, str], Budget] = {}
+    open_runs = []
+    for run in plan_runs(experiments, choice, out):
+        key = (run.experiment.name, run.source.data)
+        begun = begun_recipe(run.folder)
+        if begun is not None and key not in lengths:
+            exactly = begun.train.steps is not None
+            lengths[key] = Budget(steps=begun.train.steps) if exactly else Budget(epochs=begun.train.epochs)
+            say(f"{', '.join(key)}: was begun with {counted(total_steps(begun), 'step')} and keeps them")
+        open_runs.append((key, run))
+    left = [run for key, run in open_runs if key not in lengths]
+    if left:
+        share = _share(left, hours, say)
+        lengths |= {key: Budget(share=share) for key, _ in open_runs if key not in lengths}
+    return lengths
+
+
+def _share(runs: Sequence[Run], hours: float, say: Say) -> float:
+    """Of their own length, that trainings may have so that they take so many hours together."""
+    say("measuring how fast training is on this machine ...")
+    paces: dict[tuple[str, str, str], Pace] = {}
+    keys = [(run.experiment.name, run.source.data, run.variant.name) for run in runs]
+    for key, run in zip(keys, runs, strict=True):
+        if key not in paces:
+            paces[key] = pace_of(run.recipe)
+    growing, fixed = sum(paces[key].growing for key in keys) / 3600, sum(paces[key].fixed for key in keys) / 3600
+    if hours <= fixed:
+        raise RecipeError(
+            f"--hours: the tests at the end of {counted(len(runs), 'training')} alone take about {fixed:.2g} hours"
+        )
+    share = min(1.0, (hours - fixed) / growing)
+    whole = f"{counted(len(runs), 'training')} of full length: about {growing + fixed:.2g} hours"
+    say(f"{whole}; taking {100 * share:.3g} % of it")
     return share
-
-
-def guess_seconds(runs: Sequence[Run]) -> float:
-    """Of all trainings together, on this machine; each network of a study is timed once."""
-    guesses: dict[tuple[str, str, str], float] = {}
-    for run in runs:
-        key = (run.experiment.name, run.source.data, run.variant.name)
-        if key not in guesses:
-            guesses[key] = seconds_of(run.recipe)
-    return sum(guesses[run.experiment.name, run.source.data, run.variant.name] for run in runs)
 
 
 def require_choice(experiments: Sequence[Experiment], choice: Choice) -> None:

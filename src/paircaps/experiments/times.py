@@ -15,6 +15,9 @@ from paircaps.models import create_model
 from paircaps.training.recipe import Model, options_of
 
 BATCH = 128
+MEASURED = 10.0
+"""Seconds of repeats of a network that make a result."""
+
 _CASES = {"dynamic-1": "dynamic(1)", "dynamic": "dynamic(3)", "fm": "FM"}
 _IMAGES = {"cifar10": "CIFAR10", "fashion-mnist": "Fashion-MNIST"}
 
@@ -36,7 +39,10 @@ def time_inference(models: Mapping[str, Model], data: str, seconds: float) -> li
             options["routing_options"] = options_of(model.routing_options)
         runs[name] = inference(create_model(model.name, classes, channels, side, model.routing, **options), images)
     timings = interleaved(runs, repeats_within(runs, seconds))
-    return [{"variant": name, "batch": BATCH, **timing.in_milliseconds()} for name, timing in timings.items()]
+    return [
+        {"variant": name, "batch": BATCH, "seconds": seconds, **timing.in_milliseconds()}
+        for name, timing in timings.items()
+    ]
 
 
 def paper_times() -> dict[str, dict[str, float]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paircaps.data.cards import CARDS
 from paircaps.experiments.budget import epochs_of, share_of, total_steps
 from paircaps.experiments.paper import Quoted
 from paircaps.experiments.plan import paper_recipe
@@ -47,14 +46,7 @@ def seeds_in_words(records: Sequence[Record]) -> str:
 def budget_notes(cell: Cell) -> list[str]:
     """How a training differs from the paper's: data, length, schedule."""
     recipe, paper = cell.records[0].recipe, paper_recipe(cell.study)
-    notes = []
-    if cell.is_stand_in:
-        notes.append(f"{cell.data} stands in for {cell.study.data}")
-    if recipe.data.limit is not None:
-        notes.append(f"at most {recipe.data.limit:,} images of a split")
-    share = share_of(recipe, paper)
-    if not _WHOLE < share < 1 / _WHOLE:
-        notes.append(f"{length(recipe, paper)}: {100 * share:.2g} % of the paper's")
+    notes = length_notes(cell)
     if recipe.schedule.name != paper.schedule.name:
         notes.append(f"{recipe.schedule.name}, rate {recipe.optimiser.lr:g}")
     if recipe.loss.name not in (paper.loss.name, "auto") and paper.loss.name != "auto":
@@ -64,6 +56,20 @@ def budget_notes(cell: Cell) -> list[str]:
         plain = [100 * row["plain_accuracy"] for row in rows if row.get("plain_accuracy") is not None]
         without = f"; {percent(summarise(plain))} without" if len(plain) == len(rows) else ""
         notes.append(f"with mirror images at test{without}")
+    return notes
+
+
+def length_notes(cell: Cell) -> list[str]:
+    """What a training had less than the paper's: other data, fewer images, less time."""
+    recipe, paper = cell.records[0].recipe, paper_recipe(cell.study)
+    notes = []
+    if cell.is_stand_in:
+        notes.append(f"{cell.data} stands in for {cell.study.data}")
+    if recipe.data.limit is not None:
+        notes.append(f"at most {recipe.data.limit:,} images of a split")
+    share = share_of(recipe, paper)
+    if not _WHOLE < share < 1 / _WHOLE:
+        notes.append(f"{length(recipe, paper)}: {share_in_words(share)} of the paper's")
     return notes
 
 
@@ -78,7 +84,6 @@ def _short(number: float) -> str:
     return f"{number:.2f}".rstrip("0").rstrip(".")
 
 
-def data_title(name: str) -> str:
-    """A dataset for people."""
-    card = CARDS[name]
-    return name if card.stand_in is None else f"{name} (for {card.stand_in})"
+def share_in_words(share: float) -> str:
+    """In percent, with two digits that say something."""
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"

@@ -39,14 +39,17 @@ def _panel(axis: Any, cells: Sequence[Cell]) -> None:
         if not cell.records:
             continue
         colour = COLOURS.get(cell.variant.name) or COLOURS[cell.variant.name.split("-")[0]]
-        steps = _over_seeds(cell.records, "step", "accuracy")
-        axis.plot(*_middle(steps), color=colour, lw=1, ls=":", label=f"{cell.variant.title}, training")
+        steps = _over_seeds(cell.records, "step", "accuracy") or _over_seeds(cell.records, "epoch", "train_accuracy")
+        marker = "x" if len(steps) == 1 else ""
+        title = f"{cell.variant.title}, training"
+        axis.plot(*_middle(steps), color=colour, lw=1, ls=":", marker=marker, ms=5, label=title)
         epochs = _over_seeds(cell.records, "epoch", "validation_accuracy")
         places, means = _middle(epochs)
         axis.plot(places, means, color=colour, lw=1.8, marker="o", ms=3, label=f"{cell.variant.title}, held back")
         axis.fill_between(
             places, [min(v) for v in epochs.values()], [max(v) for v in epochs.values()], color=colour, alpha=0.15, lw=0
         )
+    axis.set_xlim(left=0)
     axis.set_xlabel("epoch", fontsize=9)
     axis.set_ylabel("accuracy, %", fontsize=9)
     axis.tick_params(labelsize=8)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from paircaps.experiments.paper import Experiment
 from paircaps.experiments.records import Cell, Summary, summarise
-from paircaps.experiments.report.cells import percent
+from paircaps.experiments.report.cells import length_notes, percent
 from paircaps.experiments.report.parts import Finding
 from paircaps.training.recipe_text import differences
 
@@ -19,25 +19,44 @@ _OWN = ("model.", "loss.name", "train.seed")
 
 
 def order_sentences(experiment: Experiment, cells: Sequence[Cell]) -> list[Finding]:
-    """The order on each dataset, and how far FM agreement is from each other network."""
-    studies = [[cell for cell in cells if cell.study is study and cell.records] for study in experiment.studies]
-    return [_of_study(here) for here in studies if here]
+    """The order on each dataset that was used, and how far FM agreement is from each other network."""
+    here: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if cell.records:
+            here.setdefault(cell.data, []).append(cell)
+    missing = [
+        Finding(
+            f"Nothing on {study.data}: {', '.join(sorted({cell.reason for cell in cells if cell.study is study}))}."
+        )
+        for study in experiment.studies
+        if not any(cell.records for cell in cells if cell.study is study)
+    ]
+    return [*(_of_data(data, group) for data, group in here.items()), *missing]
 
 
-def _of_study(cells: Sequence[Cell]) -> Finding:
+def _of_data(data: str, cells: Sequence[Cell]) -> Finding:
     seen = {cell.variant.title: _summary(cell) for cell in cells}
     ranked = sorted(seen, key=lambda title: -seen[title].mean)
-    order = "; ".join(f"{title} {percent(seen[title])}" for title in ranked)
-    data = cells[0].data
-    if len(cells) == 1:
-        return Finding(f"On {data}, in percent: {order}.", "No other network was run there.")
-    order = f"Order on {data}, in percent: {order}."
+    results = "; ".join(f"{title} {percent(seen[title])}" for title in ranked)
     unlike = _unlike(cells)
     if unlike:
-        return Finding(order, f"They were not trained alike ({unlike}), so the order says little.")
+        caution = f"They were not trained alike ({unlike}), so the order says little."
+        return Finding(f"On {data}, in percent: {results}. {caution}")
+    seeds = {len(cell.records) for cell in cells}
+    how = "; ".join([_count(min(seeds), max(seeds)), *length_notes(cells[0])])
+    if len(cells) == 1:
+        return Finding(f"On {data}, in percent: {results} ({how}).", "No other network was run there.")
     first = next((cell for cell in cells if cell.variant.name == "fm"), cells[0])
     gaps = [_gap(first, cell) for cell in cells if cell is not first]
-    return Finding(order, f"{first.variant.title} against {'; against '.join(gaps)}.")
+    return Finding(
+        f"Order on {data}, in percent: {results} ({how}).", f"{first.variant.title} against {'; against '.join(gaps)}."
+    )
+
+
+def _count(least: int, most: int) -> str:
+    if least != most:
+        return f"{least} to {most} seeds"
+    return "one seed" if most == 1 else f"{most} seeds"
 
 
 def _summary(cell: Cell) -> Summary:
@@ -62,7 +81,8 @@ def _gap(one: Cell, other: Cell) -> str:
     a, b = _summary(one), _summary(other)
     difference = f"{other.variant.title}: {_signed(a.mean - b.mean)}"
     if a.error is None or b.error is None:
-        return f"{difference} points, of one seed each, which cannot judge it"
+        few = "one seed each" if a.seeds == b.seeds else f"{a.seeds} and {b.seeds} seeds"
+        return f"{difference} points, of {few}, which cannot judge it"
     error = math.hypot(a.error, b.error)
     verdict = "clear" if abs(a.mean - b.mean) > critical(a, b) * error else "within what seeds alone may do"
     return f"{difference} ± {error:.2f} points, {verdict}"

@@ -33,14 +33,8 @@ def as_markdown(title: str, intro: Sequence[str], overview: Grid, sections: Sequ
         lines += _paragraphs(section.absent)
         if section.runs is not None:
             lines += ["How it was run:", "", *_table(section.runs), ""]
-        lines += _machines(section)
+        lines += [*(f"- {line}" for line in section.machines), ""] if section.machines else []
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _machines(section: Section) -> list[str]:
-    lettered = section.runs is not None
-    lines = [f"- {f'{chr(65 + at)}: ' if lettered else ''}{line}" for at, line in enumerate(section.machines)]
-    return [*lines, ""] if lines else []
 
 
 def _paragraphs(texts: Sequence[str]) -> list[str]:

@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from paircaps.errors import TrainingError
-from paircaps.experiments.budget import share_of, total_steps
+from paircaps.experiments.budget import share_of, total_steps, training_images
 from paircaps.experiments.paper import Experiment, Row, Variant
 from paircaps.experiments.plan import paper_recipe, study_folder
-from paircaps.experiments.records import Cell, read_cell, read_rows
-from paircaps.experiments.report.cells import length, paper_entry, result_entry, seeds_in_words
+from paircaps.experiments.records import Cell, read_cell, read_rows, read_times
+from paircaps.experiments.remains import DRAWING
+from paircaps.experiments.report.cells import length, paper_entry, result_entry, seeds_in_words, share_in_words
 from paircaps.experiments.report.curves import draw_curves
 from paircaps.experiments.report.orders import order_sentences
 from paircaps.experiments.report.parts import Entry, Finding, Grid, Group, Picture, Section, nothing
 from paircaps.experiments.report.sheets import sheet_of
 from paircaps.experiments.shapes import parameters_of
+from paircaps.experiments.times import MEASURED
 from paircaps.machine import machine_line
 from paircaps.training.folder import RunFolder
 
 Cells = Mapping[tuple[str, str], Cell]
 """By the paper's data and the name of a variant."""
 
-NOTHING = "Nothing was run here."
+NOTHING = "Nothing "
 
 
 def section_of(experiment: Experiment, out: Path, pictures: Path) -> Section:
@@ -46,12 +47,12 @@ def section_of(experiment: Experiment, out: Path, pictures: Path) -> Section:
         experiment.name,
         f"{experiment.title}: {experiment.caption}",
         experiment.claim,
-        tuple(order_sentences(experiment, list(cells.values()))) or (Finding(NOTHING),),
+        tuple(order_sentences(experiment, list(cells.values()))),
         _grid(experiment, cells),
         drawn,
         absent,
         _runs(cells, machines),
-        tuple(machines),
+        tuple(f"{number} {line}" for line, number in machines.items()),
     )
 
 
@@ -102,7 +103,7 @@ def _pictures(experiment: Experiment, cells: Cells, folder: Path) -> tuple[tuple
         )
         made.append(Picture(experiment.name, draw_curves(experiment, list(cells.values())), caption))
     if experiment.sheet:
-        sheet = sheet_of(cells[experiment.studies[0].data, "fm"], experiment.sheet, folder)
+        sheet = sheet_of(cells[experiment.studies[0].data, DRAWING], experiment.sheet, folder)
         if isinstance(sheet, Picture):
             made.append(sheet)
         else:
@@ -111,9 +112,9 @@ def _pictures(experiment: Experiment, cells: Cells, folder: Path) -> tuple[tuple
 
 
 def _machines(cells: Cells) -> dict[str, str]:
-    """Every machine, version and commit that results come from, as a line, with a letter for it."""
+    """Every machine, version and commit that results come from, as a line, with a number for it."""
     lines = {machine_line(record.machine) for cell in cells.values() for record in cell.records}
-    return {line: chr(ord("A") + number) for number, line in enumerate(sorted(lines))}
+    return {line: f"[{number}]" for number, line in enumerate(sorted(lines), 1)}
 
 
 def _runs(cells: Cells, machines: Mapping[str, str]) -> Grid | None:
@@ -124,18 +125,18 @@ def _runs(cells: Cells, machines: Mapping[str, str]) -> Grid | None:
             continue
         recipe, paper = cell.records[0].recipe, paper_recipe(cell.study)
         tested = cell.records[0].kind("test")[-1]
-        letters = sorted({machines[machine_line(record.machine)] for record in cell.records})
+        numbers = sorted({machines[machine_line(record.machine)] for record in cell.records})
         settings = f"{recipe.optimiser.name}, {recipe.schedule.name}, rate {recipe.optimiser.lr:g}"
         rows.append(
             (
                 Entry(cell.data),
                 Entry(cell.variant.title),
                 Entry(seeds_in_words(cell.records)),
-                Entry(f"{total_steps(recipe):,} of {recipe.train.batch_size}"),
-                Entry(f"{length(recipe, paper)} ({100 * share_of(recipe, paper):.2g} %)"),
+                Entry(f"{total_steps(recipe):,} of {min(recipe.train.batch_size, training_images(recipe.data))}"),
+                Entry(f"{length(recipe, paper)} ({share_in_words(share_of(recipe, paper))})"),
                 Entry(settings),
                 Entry(f"{tested['images']:,}"),
-                Entry(", ".join(letters)),
+                Entry(" ".join(numbers)),
             )
         )
     titles = ("data", "network", "seeds", "steps", "of the paper's length", "settings", "test images", "run on")
@@ -169,7 +170,7 @@ def _section_of_times(experiment: Experiment, out: Path) -> Section:
         experiment.name,
         f"{experiment.title}: {experiment.caption}",
         experiment.claim,
-        tuple(_time_sentences(experiment, measured)) or (Finding(NOTHING),),
+        tuple(_time_sentences(experiment, measured)) or (Finding("Nothing was measured here."),),
         Grid(tuple(groups), tuple(rows)),
         (),
         (),
@@ -181,14 +182,10 @@ def _section_of_times(experiment: Experiment, out: Path) -> Section:
 def _times(experiment: Experiment, data: str, out: Path) -> dict[str, dict]:
     """Rows of times by variant, and that of the machine; empty if nothing was measured."""
     file = RunFolder(study_folder(out, experiment, data)).metrics
-    if not file.exists():
+    times = read_times(file)
+    if not times:
         return {}
-    rows = read_rows(file)
-    try:
-        machine = next(row for row in rows if row["kind"] == "machine")
-        times = {row["variant"]: row for row in rows if row["kind"] == "time"}
-    except (KeyError, StopIteration):
-        raise TrainingError(f"{file}: holds no times. Remove it, and `paircaps reproduce` makes it again") from None
+    machine = next(row for row in read_rows(file) if row["kind"] == "machine")
     return {"machine": {key: value for key, value in machine.items() if key != "kind"}, **times}
 
 
@@ -196,7 +193,9 @@ def _time_entry(row: Row, times: Mapping[str, dict]) -> Entry:
     found = times.get(row.variant.name) if row.variant else None
     if found is None:
         return nothing("not run")
-    return Entry(f"{found['median']:.1f}", (f"{found['low']:.1f} to {found['high']:.1f}, {found['repeats']} repeats",))
+    brief = ", in haste" if found["seconds"] < MEASURED else ""
+    spread = f"{found['low']:.1f} to {found['high']:.1f}, {found['repeats']} repeats{brief}"
+    return Entry(f"{found['median']:.1f}", (spread,))
 
 
 def _time_sentences(experiment: Experiment, measured: Mapping[str, dict[str, dict]]) -> list[Finding]:

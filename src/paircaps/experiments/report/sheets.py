@@ -25,6 +25,7 @@ LOOKED_AT = 500
 """Test images that a sheet is chosen from, the first ones."""
 
 _RIGHT, _WRONG, _ABSENT, _SHOWN = 4, 2, 2, 5
+_PNG = b"\x89PNG\r\n"
 _RED, _PALE = "crimson", "#777777"
 
 
@@ -38,7 +39,8 @@ def sheet_of(cell: Cell, kind: str, folder: Path) -> Picture | str:
         kind: ``redrawn`` or ``apart``.
         folder: of the pictures of the report.
     """
-    draw, name = _SHEETS[kind]
+    draw, title = _SHEETS[kind]
+    name = f"{title}-{cell.data}"
     if not cell.records:
         return f"No pictures: {cell.variant.title} was not run ({cell.reason})."
     record = cell.records[0]
@@ -47,8 +49,8 @@ def sheet_of(cell: Cell, kind: str, folder: Path) -> Picture | str:
         return Picture(name, draw(load(record.folder), record.recipe), caption)
     except PaircapsError as error:
         kept = folder / f"{name}.png"
-        if kept.is_file():
-            return Picture(name, kept.read_bytes(), caption)
+        if kept.is_file() and kept.read_bytes().startswith(_PNG):
+            return Picture(name, kept.read_bytes(), f"{caption} Drawn earlier; its weights are not here now.")
         return f"No pictures: {error}"
 
 

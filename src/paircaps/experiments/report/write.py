@@ -15,9 +15,9 @@ from paircaps.experiments.report.sections import NOTHING, section_of
 TITLE = "The paper, reproduced"
 _INTRO = (
     "“An Efficient Agreement Mechanism in CapsNets By Pairwise Product”: its tables and figures beside what came out "
-    "here. Every number under *here* comes from the metrics.jsonl of a training; numbers under *paper* are as printed. "
-    "Deviations are over seeds, with n − 1. What was run with less than the paper's training, or on other data, says "
-    "so in its cell. Validation chooses the weights, and the test images are looked at once.",
+    "here. Numbers in the columns “here” come from the metrics.jsonl of trainings; those in the columns “paper” are as "
+    "printed. Deviations are over seeds, with n − 1. What was run with less than the paper's training, or on other data, says "
+    "so in its cell; a length in percent is that of the images seen, each as often as it was. Validation chooses the weights, and the test images are looked at once.",
     "A difference is called clear when chance alone, over so few seeds, exceeds it in less than one case of twenty "
     "(Welch's t test).",
 )
@@ -33,7 +33,9 @@ def write_report(out: Path) -> list[Path]:
         The files, the page first.
     """
     if not (out / RUNS).is_dir():
-        problem = "no such folder" if not out.is_dir() else f"has no {RUNS}/: no folder of `paircaps reproduce`"
+        problem = f"has no {RUNS}/: no folder of `paircaps reproduce`"
+        if not out.is_dir():
+            problem = "is a file, not a folder" if out.exists() else "no such folder"
         raise PaircapsError(f"{out}: {problem}")
     pictures = out / PICTURES
     sections = [
@@ -66,7 +68,9 @@ def _overview(sections: list[Section], out: Path) -> Grid:
         if section is None:
             here = Entry(f"Not run: paircaps reproduce {experiment.name} --out {out.name}", pale=True)
         else:
-            here = Entry("\n".join(finding.order for finding in section.found), pale=section.found[0].order == NOTHING)
+            here = Entry(
+                "\n".join(finding.order for finding in section.found), pale=section.found[0].order.startswith(NOTHING)
+            )
         rows.append((Entry(experiment.title), Entry(experiment.claim), here))
     titles = ("of the paper", "it says", "here")
     return Grid(tuple(Group("", (title,)) for title in titles), tuple(rows))

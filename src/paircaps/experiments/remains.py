@@ -1,0 +1,76 @@
+"""What is left of a training, and whether it can count, go on, or has to be made again. Nothing is ever removed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from paircaps.errors import ModelFileError, TrainingError
+from paircaps.experiments.plan import Run
+from paircaps.experiments.records import Record, read_record
+from paircaps.model_files import load
+from paircaps.training.folder import RunFolder
+from paircaps.training.recipe import Recipe
+
+DRAWING = "fm"
+"""The variant whose pictures a report shows."""
+
+
+def draws_pictures(run: Run) -> bool:
+    """Whether a report needs the weights of this training."""
+    return bool(run.experiment.sheet) and run.variant.name == DRAWING and run.seed == 0
+
+
+def begun_recipe(path: Path) -> Recipe | None:
+    """The recipe of a training that was begun in a folder; None if there is none that can be read."""
+    folder = RunFolder(path)
+    try:
+        return folder.read_recipe() if folder.config.exists() else None
+    except TrainingError:
+        return None
+
+
+def examine(folder: RunFolder, with_weights: bool) -> tuple[Record | None, str]:
+    """The result of a training if it is there; else what is wrong with it, empty if it may begin or go on.
+
+    Args:
+        folder: of the training, locked.
+        with_weights: whether its weights must be there too.
+    """
+    try:
+        record = read_record(folder.path)
+    except TrainingError:
+        return None, "a file of it is damaged"
+    checkpoints = folder.checkpoints.is_dir() and any(folder.checkpoints.iterdir())
+    if record is not None:
+        if not with_weights or _loads(folder):
+            return record, ""
+        return None, "" if checkpoints else "its weights are gone or damaged"
+    if not any(path.exists() for path in folder.everything()):
+        return None, ""
+    if begun_recipe(folder.path) is None:
+        return None, f"{folder.config.name} is gone or damaged"
+    if folder.model.exists():
+        return None, f"{folder.metrics.name} is gone or cut short"
+    if checkpoints != folder.metrics.exists():
+        return None, f"{folder.metrics.name} or its checkpoints are gone"
+    return None, ""
+
+
+def _loads(folder: RunFolder) -> bool:
+    try:
+        load(folder.path)
+    except ModelFileError:
+        return False
+    return True
+
+
+def set_aside(folder: RunFolder) -> Path:
+    """Move everything of a training out of its way; where to."""
+    number = 1
+    while (place := folder.path.with_name(f"{folder.path.name}.aside-{number}")).exists():
+        number += 1
+    place.mkdir()
+    for path in folder.everything():
+        if path.exists():
+            path.rename(place / path.name)
+    return place
