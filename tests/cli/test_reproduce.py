@@ -17,10 +17,10 @@ def test_a_table_and_its_report(run, tmp_path):
     code, said, errors = run(*words, "--quiet")
     assert code == 0, errors
     assert f"{out}/report.html" in said
-    assert "[1/2] table5, multi-glyphs, FM agreement, seed 0: 1 steps" in errors
+    assert "[1/2] table5, multi-glyphs, FM agreement, seed 0: 1 step\n" in errors
     text = (out / "report.md").read_text()
     assert "multi-glyphs stands in for multi-mnist" in text
-    assert "![table5](pictures/table5.png)" in text
+    assert "![table5](pictures/table5-multi-glyphs.png)" in text
     page = (out / "report.html").read_bytes()
     (out / "report.html").unlink()
     assert run("report", out)[0] == 0
@@ -59,12 +59,14 @@ def test_wrong_words(run, tmp_path, monkeypatch, words, code, told):
 def test_a_file_in_place_of_a_folder(run, tmp_path):
     (tmp_path / "file").write_text("")
     code, _, errors = run("reproduce", "table6", "--out", tmp_path / "file")
-    assert code == 1
-    assert "file" in errors
+    assert code == 2
+    assert f"--out: {tmp_path / 'file'} is a file; it takes a folder" in errors
+    assert f"{tmp_path / 'file'}: is a file, not a folder" in run("report", tmp_path / "file")[2]
 
 
-def test_only_missing_data_is_no_failure(run, tmp_path):
+def test_nothing_could_be_run(run, tmp_path):
     code, _, errors = run("reproduce", "table6", "--out", tmp_path)
-    assert code == 0
+    assert code == 1
+    assert "nothing could be run" in errors
     assert "no data: table6: smallnorb is not here (paircaps data get smallnorb)" in errors
     assert "smallnorb is not here" in (tmp_path / "report.md").read_text()

@@ -29,7 +29,7 @@ def test_the_length_of_the_paper_s_trainings():
 @pytest.mark.parametrize("recipe", [TABLE2, TABLE3, TABLE6], ids=["drops", "constant", "halving"])
 @pytest.mark.parametrize("budget", [Budget(epochs=7), Budget(share=0.031)], ids=["epochs", "share"])
 def test_the_rate_goes_the_same_way_in_less_time(recipe, budget):
-    short = shortened(recipe, budget, recipe)
+    short = shortened(recipe, budget)
     long, steps = total_steps(recipe), total_steps(short)
     assert steps < long / 5
     for way in (0, 0.1, 0.3, 0.45, 0.55, 0.7, 0.8, 0.99):
@@ -40,27 +40,26 @@ def test_the_rate_goes_the_same_way_in_less_time(recipe, budget):
 
 def test_a_warm_up_keeps_its_proportion():
     recipe = load_recipe("table2-fashion-mnist", {"schedule": {"warm_up": 16.3}})
-    assert shortened(recipe, Budget(epochs=10), recipe).schedule.warm_up == pytest.approx(1.0)
+    assert shortened(recipe, Budget(epochs=10)).schedule.warm_up == pytest.approx(1.0)
     cycle = load_recipe("glyphs")
-    assert shortened(cycle, Budget(epochs=1), cycle).schedule.warm_up == 0.3, "which is a share already"
+    assert shortened(cycle, Budget(epochs=1)).schedule.warm_up == 0.3, "which is a share already"
 
 
 def test_a_share_is_exact_in_steps():
-    half = shortened(TABLE3, Budget(share=0.5), TABLE3)
+    half = shortened(TABLE3, Budget(share=0.5))
     assert (half.train.steps, half.train.epochs) == (20_000, None)
     assert share_of(half, TABLE3) == 0.5
-    again = shortened(TABLE3, Budget(share=total_steps(half) / 40_000), TABLE3)
-    assert again == half
+    assert shortened(TABLE3, Budget(steps=20_000)) == half
 
 
 def test_the_paper_s_length_is_untouched():
-    assert shortened(TABLE2, Budget(), TABLE2) is TABLE2
+    assert shortened(TABLE2, Budget()) is TABLE2
     assert share_of(TABLE2, TABLE2) == 1
 
 
 def test_a_limit_counts_as_less_of_the_paper_s_training():
     limited = load_recipe("table2-fashion-mnist", {"data": {"limit": 512}})
-    brief = shortened(limited, Budget(epochs=1), TABLE2)
+    brief = shortened(limited, Budget(epochs=1))
     assert total_steps(brief) == 3
     assert share_of(brief, TABLE2) == pytest.approx(3 / (421 * 163))
     assert brief.schedule.drops == pytest.approx((81 / 163, 122 / 163))
@@ -69,4 +68,17 @@ def test_a_limit_counts_as_less_of_the_paper_s_training():
 def test_fewer_images_than_a_batch_are_one_step():
     few = load_recipe("table2-fashion-mnist", {"data": {"limit": 64}})
     assert steps_per_epoch(few) == 1
-    assert images_shown(shortened(few, Budget(epochs=1), TABLE2)) == 58
+    assert images_shown(shortened(few, Budget(epochs=1))) == 58
+
+
+def test_a_share_is_of_the_recipe_s_own_steps_whatever_its_images():
+    # a recipe that counts steps takes as many of fewer images: a tenth of it is a tenth of those
+    limited = load_recipe("table3", {"data": {"limit": 64}})
+    assert total_steps(limited) == 40_000
+    assert total_steps(shortened(limited, Budget(share=0.1))) == 4_000
+    assert shortened(limited, Budget(share=1.0)).train.steps == 40_000
+
+
+def test_epochs_and_steps_whichever_is_less():
+    assert epochs_of(load_recipe("table2-fashion-mnist", {"train": {"steps": 842}})) == 2
+    assert epochs_of(load_recipe("table2-fashion-mnist", {"train": {"steps": 10**9}})) == 163

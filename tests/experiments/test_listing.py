@@ -3,12 +3,13 @@
 import pytest
 
 from paircaps.experiments import listing
+from paircaps.experiments.pace import Pace
 from paircaps.experiments.paper import find_experiments
 
 
 @pytest.mark.usefixtures("no_data")
 def test_data_budget_and_time(monkeypatch):
-    monkeypatch.setattr(listing, "seconds_of", lambda recipe: 1800.0)
+    monkeypatch.setattr(listing, "pace_of", lambda recipe: Pace(1700.0, 100.0))
     text = listing.listed(find_experiments(["table3", "table6", "table1"]))
     assert "affnist: affine-glyphs, which is here, stands in for it" in text
     assert "the paper's budget: 40,000 steps, 3 seeds; all 4 networks here: about 6 hours" in text

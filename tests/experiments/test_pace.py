@@ -7,19 +7,20 @@ from paircaps.experiments.budget import total_steps
 from paircaps.experiments.recipes import load_recipe
 
 
-def test_twice_the_steps_take_about_twice_as_long(monkeypatch):
+def test_what_grows_and_what_does_not(monkeypatch):
     monkeypatch.setattr(pace, "seconds_of_step", lambda recipe: 0.5)
     one, two = (load_recipe("table2-fashion-mnist", {"train": {"epochs": epochs}}) for epochs in (20, 40))
-    assert pace.seconds_of(two) == pytest.approx(2 * pace.seconds_of(one), rel=0.02)
-    assert 1 < pace.seconds_of(one) / (0.5 * total_steps(one)) < 1.2, "evaluation is a small part"
+    assert pace.pace_of(two).growing == pytest.approx(2 * pace.pace_of(one).growing)
+    assert pace.pace_of(two).fixed == pytest.approx(pace.pace_of(one).fixed)
+    assert 1 < pace.pace_of(one).seconds / (0.5 * total_steps(one)) < 1.2, "evaluation is a small part"
     mirrored = load_recipe("table2-fashion-mnist", {"train": {"epochs": 20}, "evaluate": {"mirror": True}})
-    assert pace.seconds_of(mirrored) > pace.seconds_of(one)
+    assert pace.pace_of(mirrored).fixed > pace.pace_of(one).fixed
 
 
-def test_a_limit_makes_it_short(monkeypatch):
+def test_the_many_test_images_of_affnist_are_counted(monkeypatch):
     monkeypatch.setattr(pace, "seconds_of_step", lambda recipe: 0.5)
-    limited = load_recipe("table3", {"data": {"limit": 256}, "train": {"epochs": 1}})
-    assert pace.seconds_of(limited) < 3
+    assert pace.pace_of(load_recipe("table3")).fixed > 0.5 * 320_000 / 128 / 3
+    assert pace.pace_of(load_recipe("table3", {"data": {"limit": 256}, "train": {"steps": 1}})).seconds < 3
 
 
 @pytest.mark.parametrize("name", ["table3", "table5", "table6", "fig4-cifar10"])

@@ -48,6 +48,14 @@ def test_what_is_missing_is_told(here):
     assert plan_runs([PAPER["table6"]], Choice(), Path("out")) == []
 
 
+def test_a_stand_in_that_is_named_is_taken(here):
+    here("mnist")
+    (run,) = plan_runs([PAPER["table3"]], Choice(seeds=1, data=("affine-glyphs",), variants=("fm",)), Path("out"))
+    assert run.source.data == run.recipe.data.test == "affine-glyphs"
+    (run,) = plan_runs([PAPER["table3"]], Choice(seeds=1, data=("affnist",), variants=("fm",)), Path("out"))
+    assert run.source.data == "affine-mnist", "the best there is, for the paper's own name"
+
+
 def test_all_networks_of_a_seed_come_before_the_next_seed(here):
     here("mnist")
     runs = plan_runs([PAPER["table3"], PAPER["table5"]], Choice(seeds=2), Path("out"))

@@ -1,11 +1,13 @@
 """What trainings left behind."""
 
+import json
+
 import pytest
 from experiments.results import finished, variant_of
 
 from paircaps.errors import TrainingError
 from paircaps.experiments.paper import experiments
-from paircaps.experiments.records import NOT_RUN, read_cell, read_record, summarise
+from paircaps.experiments.records import NOT_RUN, read_cell, read_record, read_times, summarise
 
 TABLE3 = experiments()["table3"]
 FM = variant_of(TABLE3, "fm")
@@ -40,8 +42,56 @@ def test_a_training_without_its_test_is_not_finished(tmp_path):
 def test_damage_is_told_with_what_to_do(tmp_path):
     folder = finished(tmp_path, "table3", "affine-mnist", "fm", 0, 0.91)
     folder.metrics.write_text(folder.metrics.read_text()[:-20])
-    with pytest.raises(TrainingError, match=r"metrics\.jsonl: is damaged.*Remove it"):
+    with pytest.raises(TrainingError, match=r"metrics\.jsonl: is damaged"):
         read_record(folder.path)
+    assert cell_of(tmp_path).reason == "seed 0: a file of it is damaged; `paircaps reproduce` makes it again"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("metrics", '{"kind": "test"}\n'),
+        ("metrics", '{"no": "kind"}\n'),
+        ("metrics", "[1]\n"),
+        ("metrics", '{"kind": "test", "accuracy": 0.5, "images": 9}\n'),
+        ("model", '{"trained": {"machine": 3}}'),
+        ("model", "[]"),
+        ("config", "garb["),
+        ("config", "[model]\nname = 3\n"),
+    ],
+)
+def test_valid_words_of_the_wrong_kind_are_damage_too(tmp_path, name, text):
+    folder = finished(tmp_path, "table3", "affine-mnist", "fm", 0, 0.91)
+    getattr(folder, name).write_text(text)
+    with pytest.raises(TrainingError):
+        read_record(folder.path)
+    assert "is damaged" in cell_of(tmp_path).reason
+
+
+def test_accuracy_in_training_is_that_of_a_whole_epoch(tmp_path):
+    folder = finished(tmp_path, "table3", "affine-mnist", "fm", 0, 0.91, train_accuracy=0.97)
+    rows = folder.metrics.read_text().splitlines()
+    rows.insert(-1, json.dumps({"kind": "epoch", "step": 201, "epoch": 2.01, "train_accuracy": 1.0}))
+    folder.metrics.write_text("\n".join(rows))
+    assert read_record(folder.path).measure("train") == 0.97
+
+
+def test_a_good_result_has_no_note(tmp_path):
+    folder = finished(tmp_path, "table3", "affine-mnist", "fm", 0, 0.91)
+    (folder.path / NOT_RUN).write_text("of an earlier day\n")
+    assert cell_of(tmp_path).reason == ""
+
+
+def test_times_that_are_damaged_are_none(tmp_path):
+    file = tmp_path / "metrics.jsonl"
+    assert read_times(file) == {}
+    row = {"kind": "time", "variant": "fm", "median": 1.0, "low": 1.0, "high": 1.0, "repeats": 5, "seconds": 1.0}
+    file.write_text(json.dumps({"kind": "machine"}) + "\n" + json.dumps(row))
+    assert list(read_times(file)) == ["fm"]
+    file.write_text(json.dumps({"kind": "machine"}) + "\n" + json.dumps({**row, "median": "?"}))
+    assert read_times(file) == {}
+    file.write_text("{")
+    assert read_times(file) == {}
 
 
 def test_seeds_come_in_order_and_the_paper_s_data_first(tmp_path):

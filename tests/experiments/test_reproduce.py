@@ -1,11 +1,15 @@
 """A set of ordinary trainings: skipped when done, made again when a file of it is gone, refused when they would mix."""
 
+import shutil
+from dataclasses import replace
+
 import pytest
 from experiments.results import finished
 
-from paircaps.errors import PaircapsError, TrainingError
+from paircaps.errors import PaircapsError, RecipeError, TrainingError
 from paircaps.experiments import reproduce as room
-from paircaps.experiments.budget import Budget
+from paircaps.experiments.budget import Budget, total_steps
+from paircaps.experiments.pace import Pace
 from paircaps.experiments.paper import find_experiments
 from paircaps.experiments.plan import Choice
 from paircaps.experiments.records import NOT_RUN, read_record
@@ -45,30 +49,64 @@ def test_trained_once_and_then_skipped(make, tmp_path):
 
 
 def test_results_without_their_weights_count(make, tmp_path):
+    choice = replace(TINY, variants=("pool",))
+    make("table3", choice=choice)
+    (tmp_path / "runs/table3/affine-glyphs/pool/seed-0/model.safetensors").unlink()
+    assert "was finished already" in make("table3", choice=choice)[0][-1]
+
+
+FILES = ["config.toml", "metrics.jsonl", "model.json", "model.safetensors", "timing.jsonl", "checkpoints"]
+
+
+def damage(path, how):
+    if how == "gone":
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    elif how == "empty":
+        path.write_bytes(b"")
+    else:
+        path.write_bytes(path.read_bytes()[:-25])
+
+
+@pytest.mark.filterwarnings("ignore:.*the model is made again from the checkpoints")
+@pytest.mark.parametrize("checkpoints", [True, False], ids=["with checkpoints", "without"])
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [*((name, "gone") for name in FILES), *((name, how) for name in FILES[:4] for how in ("empty", "cut"))],
+)
+def test_a_lost_or_damaged_file_is_made_again_and_the_report_with_it(make, tmp_path, name, how, checkpoints):
+    make("table3")
+    write_report(tmp_path)
+    files = [tmp_path / "report.html", tmp_path / "report.md", tmp_path / "pictures/table4-affine-glyphs.png"]
+    before = [file.read_bytes() for file in files]
+    folder = tmp_path / "runs/table3/affine-glyphs/fm/seed-0"
+    if not checkpoints:
+        shutil.rmtree(folder / "checkpoints")
+    if (folder / name).exists():
+        damage(folder / name, how)
+    for file in files:
+        file.unlink()
+    make("table3")
+    write_report(tmp_path)
+    assert [file.read_bytes() for file in files] == before
+
+
+def test_a_half_finished_training_is_never_thrown_away(make, tmp_path):
     make("table3")
     folder = tmp_path / "runs/table3/affine-glyphs/fm/seed-0"
-    (folder / "model.safetensors").unlink()
-    assert "was finished already" in make("table3")[0][-1]
-
-
-@pytest.mark.parametrize("name", ["config.toml", "metrics.jsonl", "model.json", "model.safetensors", "timing.jsonl"])
-def test_a_file_that_is_gone_is_made_again_and_the_report_with_it(make, tmp_path, name):
-    make("table3")
+    for name in ("model.json", "model.safetensors", "config.toml"):
+        (folder / name).unlink()
+    saved = sorted(path.name for path in (folder / "checkpoints").iterdir())
+    said, _ = make("table3")
+    assert "config.toml is gone or damaged, so it is trained again; what is left is in seed-0.aside-1" in " ".join(said)
+    assert sorted(path.name for path in (folder.with_name("seed-0.aside-1") / "checkpoints").iterdir()) == saved
     write_report(tmp_path)
-    report, picture = tmp_path / "report.html", tmp_path / "pictures/table4.png"
-    before = report.read_bytes(), (tmp_path / "report.md").read_bytes(), picture.read_bytes()
-    (tmp_path / "runs/table3/affine-glyphs/fm/seed-0" / name).unlink()
-    for path in (report, tmp_path / "report.md"):
-        path.unlink()
-    make("table3")
-    write_report(tmp_path)
-    assert (report.read_bytes(), (tmp_path / "report.md").read_bytes(), picture.read_bytes()) == before
+    assert "one seed, 0" in (tmp_path / "report.md").read_text(), "and it is no second seed"
 
 
 def test_a_picture_that_is_gone_is_drawn_again(make, tmp_path):
     make("table3")
     write_report(tmp_path)
-    picture = tmp_path / "pictures/table4.png"
+    picture = tmp_path / "pictures/table4-affine-glyphs.png"
     before = picture.read_bytes()
     picture.unlink()
     write_report(tmp_path)
@@ -128,38 +166,87 @@ def test_a_second_process_leaves_a_training_to_the_first(make, tmp_path):
     with locked_folder(tmp_path / "runs/table3/affine-glyphs/fm/seed-0"):
         said, outcome = make("table3")
     assert "another process is training it" in said[-1]
-    assert (outcome.done, outcome.failed) == (0, ())
+    assert outcome.failed == ()
+    assert not (tmp_path / "runs/table3/affine-glyphs/fm/seed-0" / NOT_RUN).exists()
 
 
-def test_hours_are_a_share_of_the_paper_s_length(make, tmp_path, monkeypatch):
-    monkeypatch.setattr(room, "seconds_of", lambda recipe: 3600.0)
-    trained = []
+@pytest.fixture
+def lengths(monkeypatch):
+    """Trainings that only write their recipe down; the steps of each, by folder."""
+    steps = {}
 
     def train(recipe, folder, **options):
-        trained.append(recipe)
-        RunFolder(folder).path.mkdir(parents=True, exist_ok=True)
+        steps[folder.parts[-4:]] = total_steps(recipe)
+        folder.mkdir(parents=True, exist_ok=True)
         RunFolder(folder).config.write_text(to_toml(recipe))
         return Result(folder, {"test_accuracy": 0.5}, 0)
 
     monkeypatch.setattr(room, "train", train)
-    said, _ = make("table3", choice=Choice(seeds=2, variants=("fm", "pool")), hours=0.4)
-    assert len(trained) == 4
-    lengths = {recipe.train.steps for recipe in trained}
-    assert len(lengths) == 1
-    whole = 40_000 / (54_000 // 128) * (9_000 // 128)  # as many epochs, of fewer glyphs
-    assert lengths.pop() == round(0.1 * whole)
-    assert "about 4.0 hours; taking 10 %" in " ".join(said)
-    said, _ = make("table3", choice=Choice(seeds=2, variants=("fm", "pool")), hours=4)
-    assert "the others take the same share" in " ".join(said), "a second start keeps the first one's length"
-    assert {recipe.train.steps for recipe in trained} == {round(0.1 * whole)}
+    monkeypatch.setattr(room, "pace_of", lambda recipe: Pace(total_steps(recipe) / 10, 36.0))
+    return steps
 
 
-def test_times_are_measured_once(make, tmp_path):
-    make("table1", choice=Choice(Budget(epochs=1), data=("fashion-mnist",), variants=("fm", "pool")))
-    file = tmp_path / "runs/table1/fashion-mnist/metrics.jsonl"
-    before = file.read_bytes()
-    assert make("table1", choice=Choice(Budget(epochs=1), data=("fashion-mnist",)))[0][-1].endswith("measured already")
-    assert file.read_bytes() == before
+def test_hours_are_a_share_of_the_paper_s_length(make, lengths):
+    choice = Choice(seeds=2, variants=("fm", "pool"))
+    said, _ = make("table3", choice=choice, hours=0.04 + 0.25 * 4 * 4_000 / 3600)
+    assert set(lengths.values()) == {10_000}, "a quarter, and the tests"
+    assert "4 trainings of full length: about 4.5 hours; taking 25 % of it" in " ".join(said)
+
+
+@pytest.mark.parametrize("hours", [0.2, 0.25, 0.3, 0.37, 0.4, 0.5])
+def test_a_second_start_keeps_every_length(make, lengths, hours):
+    # the share of one study, rounded to its steps, used to give another study other steps than it had begun with
+    choice = Choice(seeds=1, limit=3_000, variants=("fm",))
+    make("table3", "table5", choice=choice, hours=hours)
+    first = dict(lengths)
+    said, _ = make("table3", "table5", choice=replace(choice, seeds=2), hours=7)
+    assert {key: lengths[key] for key in first} == first
+    assert len(lengths) == 4
+    assert all(lengths[(*key[:3], "seed-1")] == steps for key, steps in first.items())
+    assert "and keeps them" in " ".join(said)
+
+
+def test_hours_go_on_with_what_was_begun_by_epochs(make, lengths):
+    make("table3", choice=Choice(Budget(epochs=2), seeds=1, variants=("fm",)))
+    make("table3", choice=Choice(seeds=2, variants=("fm",)), hours=5)
+    assert set(lengths.values()) == {140}
+
+
+def test_less_time_than_the_tests_take(make, lengths):
+    with pytest.raises(RecipeError, match=r"--hours: the tests at the end of 1 training alone take about 0\.01 hours"):
+        make("table3", choice=Choice(seeds=1, variants=("fm",)), hours=0.001)
+
+
+def test_times_are_measured_until_they_are_whole(make, tmp_path, monkeypatch):
+    asked = []
+
+    def measure(models, data, seconds):
+        asked.append((sorted(models), seconds))
+        common = {"median": 1.0, "low": 1.0, "high": 1.0, "repeats": 5, "seconds": seconds}
+        return [{"variant": name, **common} for name in models]
+
+    monkeypatch.setattr(room, "time_inference", measure)
+    brief = Choice(Budget(epochs=1), data=("fashion-mnist",))
+    make("table1", choice=replace(brief, variants=("fm", "pool")))
+    assert make("table1", choice=replace(brief, variants=("fm",)))[0][-1].endswith("was measured already")
+    make("table1", choice=brief)
+    make("table1", choice=Choice(data=("fashion-mnist",)))
+    make("table1", choice=Choice(data=("fashion-mnist",)))
+    everything = ["dynamic", "dynamic-1", "fm", "pool"]
+    assert asked == [(["fm", "pool"], 1.0), (everything, 1.0), (everything, 10.0)]
+
+
+def test_a_real_time(make, tmp_path):
+    make("table1", choice=Choice(Budget(epochs=1), data=("fashion-mnist",), variants=("fm",)))
+    write_report(tmp_path)
+    assert "repeats, in haste" in (tmp_path / "report.md").read_text()
+
+
+def test_an_experiment_without_the_network_is_left_out(make, tmp_path):
+    said, outcome = make("fig4", choice=replace(TINY, variants=("em",)))
+    assert said == ["fig4: is left out, for it has only fm, fm-runs, dynamic, pool"]
+    assert outcome.done == 0
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_choice_of_nothing_is_refused():
@@ -174,5 +261,5 @@ def test_a_choice_of_nothing_is_refused():
 
 
 def test_made_up_results_are_like_real_ones(make, tmp_path):
-    finished(tmp_path, "table3", "affine-glyphs", "fm", 0, 0.5, choice=TINY)
-    assert "was finished already, 50.00 %" in make("table3")[0][-1]
+    finished(tmp_path, "table3", "affine-glyphs", "pool", 0, 0.5, choice=TINY)
+    assert "was finished already, 50.00 %" in make("table3", choice=replace(TINY, variants=("pool",)))[0][-1]

@@ -49,9 +49,9 @@ def stacked_network(routing="fm", **options):
     return small_network(routing, "resnet-caps", **STACKED, **options)
 
 
-def saved(folder, network):
+def saved(folder, network, **trained):
     folder.mkdir(parents=True, exist_ok=True)
-    save_model(folder, network, {})
+    save_model(folder, network, trained)
     return folder
 
 

@@ -93,12 +93,30 @@ def draw_apart(network: Network, recipe: Recipe) -> bytes:
     labels, _ = targets(batch)
     with torch.no_grad(), network.evaluating():
         guesses = most_active(network(batch.images).activation, 2)
-    right = (guesses.sort(-1).values == labels.sort(-1).values).all(-1)
-    columns = [("right", int(i), labels[i]) for i in right.nonzero().flatten()[:_RIGHT]]
-    columns += [("wrong", int(i), guesses[i]) for i in (~right).nonzero().flatten()[:_WRONG]]
-    chosen = [int(i) for i in (right.nonzero() if right.any() else (~right).nonzero()).flatten()[-_ABSENT:]]
-    columns += [("absent", i, _with_absent(labels[i], guesses[i], len(network.classes))) for i in chosen]
-    return _apart_sheet(network, batch.images, labels, guesses, columns, f"{int(right.sum())} of {len(right)} right")
+    columns, right = chosen_columns(labels, guesses, len(network.classes))
+    return _apart_sheet(network, batch.images, labels, guesses, columns, f"{right} of {len(labels)} right")
+
+
+Columns = list[tuple[str, int, Tensor]]
+"""Of a sheet: whether the image is right, wrong or drawn with an absent digit; its index; the two digits to draw."""
+
+
+def chosen_columns(labels: Tensor, guesses: Tensor, classes: int) -> tuple[Columns, int]:
+    """Images to show and what to draw of them, and how many are right at all.
+
+    Args:
+        labels: the two digits of each image, (B, 2).
+        guesses: those that were found, (B, 2).
+        classes: how many digits there are.
+    """
+    found = (guesses.sort(-1).values == labels.sort(-1).values).all(-1)
+    right, wrong = found.nonzero().flatten().tolist(), (~found).nonzero().flatten().tolist()
+    columns = [("right", index, labels[index]) for index in right[:_RIGHT]]
+    columns += [("wrong", index, guesses[index]) for index in wrong[:_WRONG]]
+    columns += [
+        ("absent", index, _with_absent(labels[index], guesses[index], classes)) for index in (right or wrong)[-_ABSENT:]
+    ]
+    return columns, len(right)
 
 
 def _with_absent(labels: Tensor, guesses: Tensor, classes: int) -> Tensor:
@@ -113,7 +131,7 @@ def _apart_sheet(
     images: Tensor,
     labels: Tensor,
     guesses: Tensor,
-    columns: list[tuple[str, int, Tensor]],
+    columns: Columns,
     counted: str,
 ) -> bytes:
     index = [place for _, place, _ in columns]

@@ -16,8 +16,9 @@ TITLE = "The paper, reproduced"
 _INTRO = (
     "“An Efficient Agreement Mechanism in CapsNets By Pairwise Product”: its tables and figures beside what came out "
     "here. Numbers in the columns “here” come from the metrics.jsonl of trainings; those in the columns “paper” are as "
-    "printed. Deviations are over seeds, with n − 1. What was run with less than the paper's training, or on other data, says "
-    "so in its cell; a length in percent is that of the images seen, each as often as it was. Validation chooses the weights, and the test images are looked at once.",
+    "printed. Deviations are over seeds, with n − 1. What was run with less than the paper's training, or on other "
+    "data, says so in its cell; a length in percent is that of the images seen, each as often as it was. Validation "
+    "chooses the weights, and the test images are looked at once.",
     "A difference is called clear when chance alone, over so few seeds, exceeds it in less than one case of twenty "
     "(Welch's t test).",
 )
