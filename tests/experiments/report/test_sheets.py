@@ -9,8 +9,8 @@ from explain.small import saved, small_network
 from PIL import Image
 
 from paircaps.experiments.paper import experiments
-from paircaps.experiments.records import read_cell
 from paircaps.experiments.recipes import load_recipe
+from paircaps.experiments.records import read_cell
 from paircaps.experiments.report.parts import Picture
 from paircaps.experiments.report.sheets import chosen_columns, draw_apart, draw_redrawn, sheet_of
 
