@@ -15,6 +15,7 @@ from paircaps.experiments.paper import ALL, experiments, find_experiments
 from paircaps.experiments.plan import RUNS, Choice
 from paircaps.experiments.report import write_report
 from paircaps.experiments.reproduce import Outcome, reproduce, require_choice
+from paircaps.training.recipe_text import Tree, merge, parse_setting
 from paircaps.training.signals import Stopped
 
 _ABOUT = """
@@ -50,6 +51,13 @@ def add_commands(commands: Any) -> None:
     command.add_argument(
         "--only", action="append", default=[], metavar="NETWORK", help="as fm or pool; may be given several times"
     )
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.KEY=VALUE",
+        help="for every training, as model.options.blocks=[2,2,2]; the report says so; may be given several times",
+    )
     command.add_argument("--quiet", action="store_true", help="show no progress within a training")
     command.set_defaults(run=run_reproduce)
 
@@ -78,6 +86,7 @@ def run_reproduce(options: argparse.Namespace) -> int:
         options.short,
         tuple(options.data),
         tuple(options.only),
+        _changes(options.set),
     )
     require_choice(wanted, choice)
     try:
@@ -88,6 +97,16 @@ def run_reproduce(options: argparse.Namespace) -> int:
     if (options.out / RUNS).is_dir():
         _print_files(write_report(options.out))
     return _tell(outcome)
+
+
+def _changes(settings: list[str]) -> Tree:
+    tree: Tree = {}
+    for text in settings:
+        try:
+            tree = merge(tree, parse_setting(text))
+        except RecipeError as error:
+            raise RecipeError(f"--set: {error}") from None
+    return tree
 
 
 def run_report(options: argparse.Namespace) -> int:

@@ -32,6 +32,7 @@ class Choice:
         short: take the settings for short trainings.
         data: names of datasets to leave all others out; empty for all of them.
         variants: names of networks to leave all others out; empty for all of them.
+        changes: other settings for every training, as sections of keys.
         lengths: of the trainings of single studies, by experiment and data, in place of the budget.
     """
 
@@ -41,6 +42,7 @@ class Choice:
     short: bool = False
     data: tuple[str, ...] = ()
     variants: tuple[str, ...] = ()
+    changes: Mapping[str, Any] = field(default_factory=dict)
     lengths: Mapping[tuple[str, str], Budget] = field(default_factory=dict)
 
 
@@ -121,6 +123,7 @@ def run_recipe(experiment: Experiment, source: Source, variant: Variant, seed: i
         tree = merge(merge(tree, experiment.short), source.study.short or {})
     tree = merge(tree, _network(tree, variant))
     tree = merge(tree, {"train": {"seed": seed}, "data": {"limit": choice.limit}})
+    tree = merge(tree, choice.changes)
     return shortened(recipe_from_tree(tree), choice.lengths.get((experiment.name, source.data), choice.budget))
 
 

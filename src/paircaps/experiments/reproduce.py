@@ -33,6 +33,12 @@ from paircaps.training.folder import RunFolder, locked_folder
 from paircaps.training.loop import train
 from paircaps.training.recipe_text import differences
 
+_OWN_OPTIONS = (
+    *("model.name", "model.routing", "model.routing_options", "loss.name"),
+    *("data.name", "data.test", "data.limit", "train.seed", "train.epochs", "train.steps"),
+)
+"""Keys that cannot be set for all trainings alike."""
+
 Say = Callable[[str], None]
 _BRIEF_SECONDS = 1.0
 
@@ -239,6 +245,11 @@ def require_choice(experiments: Sequence[Experiment], choice: Choice) -> None:
         for name in wanted:
             if name not in known:
                 raise PaircapsError(f"--{what}: no {name!r} in these experiments; there is {', '.join(sorted(known))}")
+
+    for section, keys in choice.changes.items():
+        for key in keys:
+            if f"{section}.{key}" in _OWN_OPTIONS:
+                raise RecipeError(f"--set: {section}.{key} is what experiments differ in, or has an option of its own")
 
 
 def _every_source(experiment: Experiment) -> list[Source]:

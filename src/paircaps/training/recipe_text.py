@@ -176,11 +176,36 @@ def _toml_value(value: object) -> str:
 
 def differences(old: Recipe, new: Recipe) -> list[str]:
     """Where two recipes ask for different results, a line each; how they run may differ."""
-    return [
-        f"{key}: {_toml_or_unset(before)} there, {_toml_or_unset(after)} here"
+    return [f"{key}: {before} there, {after} here" for key, (before, after) in changed_values(old, new).items()]
+
+
+def changed_values(old: Recipe, new: Recipe) -> dict[str, tuple[str, str]]:
+    """The same by key: the value of either, as TOML has it."""
+    return {
+        key: (_toml_or_unset(before), _toml_or_unset(after))
         for (key, before), (_, after) in zip(_values(old), _values(new), strict=True)
         if before != after
-    ]
+    }
+
+
+def parse_setting(text: str) -> Tree:
+    """``section.key=value``, the value as TOML or plain text, as a tree.
+
+    Raises:
+        RecipeError: if it is none, or no recipe has such a key.
+    """
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise RecipeError(f"must be SECTION.KEY=VALUE, got {text!r}")
+    parts = name.strip().split(".")
+    require_key(".".join(parts[:2]))
+    try:
+        content: Any = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        content = value  # text needs no quotes
+    for part in reversed(parts):
+        content = {part: content}
+    return content
 
 
 def _values(recipe: Recipe) -> Iterator[tuple[str, object]]:

@@ -85,6 +85,15 @@ def test_another_loss_than_the_paper_s_is_told(tmp_path):
     assert not any("loss" in note for note in notes["fm"])
 
 
+def test_what_was_set_by_hand_is_told(tmp_path):
+    small = Choice(Budget(epochs=2), short=True, changes={"model": {"options": {"blocks": [2, 2, 2]}}})
+    finished(tmp_path, "table2", "cifar10", "fm", 0, 0.9, choice=small)
+    notes = result_entry(cell_of(tmp_path, "table2", "cifar10", "fm"), "test").notes
+    assert notes[-1] == 'model.options = {"blocks" = [2, 2, 2]}'
+    finished(tmp_path, "table2", "cifar10", "pool", 0, 0.9)
+    assert "not trained alike (model.options)" in findings(tmp_path, "table2")[0].order
+
+
 def test_mirroring_is_compared_only_where_all_seeds_can(tmp_path):
     finished(tmp_path, "table2", "cifar10", "fm", 0, 0.9, plain_accuracy=0.89)
     finished(tmp_path, "table2", "cifar10", "fm", 1, 0.9)

@@ -6,10 +6,14 @@ from collections.abc import Sequence
 
 from paircaps.experiments.budget import epochs_of, share_of, total_steps
 from paircaps.experiments.paper import Quoted
-from paircaps.experiments.plan import paper_recipe
+from paircaps.experiments.plan import Choice, all_sources, paper_recipe, run_recipe
 from paircaps.experiments.records import Cell, Record, Summary, summarise
 from paircaps.experiments.report.parts import Entry, nothing
 from paircaps.training.recipe import Recipe
+from paircaps.training.recipe_text import changed_values
+
+_TOLD = ("train.epochs", "train.steps", "schedule.drops", "schedule.every", "schedule.warm_up")
+"""Keys that go with the length, which is told anyway."""
 
 _WHOLE = 0.995
 """Share of the paper's length from which a training counts as as long."""
@@ -56,7 +60,20 @@ def budget_notes(cell: Cell) -> list[str]:
         plain = [100 * row["plain_accuracy"] for row in rows if row.get("plain_accuracy") is not None]
         without = f"; {percent(summarise(plain))} without" if len(plain) == len(rows) else ""
         notes.append(f"with mirror images at test{without}")
-    return notes
+    return [*notes, *_other_settings(cell)]
+
+
+def _other_settings(cell: Cell) -> list[str]:
+    """What was set by hand: where a recipe is neither the paper's nor that of a short training."""
+    recipe = cell.records[0].recipe
+    source = next(source for source in all_sources(cell.study) if source.data == cell.data)
+    found = []
+    for short in (False, True):
+        choice = Choice(limit=recipe.data.limit, short=short)
+        expected = run_recipe(cell.experiment, source, cell.variant, recipe.train.seed, choice)
+        changes = changed_values(expected, recipe)
+        found.append({key: value for key, (_, value) in changes.items() if not key.startswith(_TOLD)})
+    return [f"{key} = {value}" for key, value in min(found, key=len).items()]
 
 
 def length_notes(cell: Cell) -> list[str]:

@@ -14,7 +14,7 @@ from paircaps.training.recipe_text import differences
 CRITICAL = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
 """Standard errors that chance alone exceeds in one case of twenty, for 1, 2, 3 … degrees of freedom (Student's t)."""
 
-_OWN = ("model.", "loss.name", "train.seed")
+_OWN = ("model.name", "model.routing", "loss.name", "train.seed")
 """Keys in which the networks of a comparison differ."""
 
 
