@@ -78,9 +78,17 @@ def test_a_picture_is_kept_when_its_weights_are_gone(tmp_path):
     folder.model.write_bytes(facts)
     kept = sheet_of(cell_of(tmp_path), "apart", tmp_path)
     assert kept.png == drawn.png
-    assert kept.caption.endswith("Drawn earlier; its weights are not here now.")
+    assert kept.caption.endswith("Drawn earlier: its weights or its images are not here now.")
     (tmp_path / f"{drawn.name}.png").write_bytes(b"no picture")
     assert sheet_of(cell_of(tmp_path), "apart", tmp_path).startswith("No pictures: ")
+
+
+@pytest.mark.usefixtures("no_data")
+def test_a_report_never_downloads(tmp_path, monkeypatch):
+    monkeypatch.setattr("paircaps.data.fetch.fetch", lambda *_: pytest.fail("it asked the network"))
+    folder = finished(tmp_path, "table5", "multi-mnist", "fm", 0, 0.5)
+    saved(folder.path, small_network(size=36, labels=2), machine={"commit": "abc"})
+    assert "not found in" in sheet_of(cell_of(tmp_path), "apart", tmp_path)
 
 
 def test_no_training_no_picture(tmp_path):

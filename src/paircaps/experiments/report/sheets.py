@@ -19,7 +19,7 @@ from paircaps.explain.reconstruct import reconstruct
 from paircaps.model_files import load
 from paircaps.network import Network, most_active
 from paircaps.training.datasets import open_dataset, targets, tested_name, tested_options
-from paircaps.training.recipe import Recipe
+from paircaps.training.recipe import Data, Recipe
 
 LOOKED_AT = 500
 """Test images that a sheet is chosen from, the first ones."""
@@ -50,7 +50,9 @@ def sheet_of(cell: Cell, kind: str, folder: Path) -> Picture | str:
     except PaircapsError as error:
         kept = folder / f"{name}.png"
         if kept.is_file() and kept.read_bytes().startswith(_PNG):
-            return Picture(name, kept.read_bytes(), f"{caption} Drawn earlier; its weights are not here now.")
+            return Picture(
+                name, kept.read_bytes(), f"{caption} Drawn earlier: its weights or its images are not here now."
+            )
         return f"No pictures: {error}"
 
 
@@ -58,13 +60,18 @@ def draw_redrawn(network: Network, recipe: Recipe) -> bytes:
     """Table 4: digits as in training and as in the test, over what is redrawn of them."""
     settings = recipe.data
     halves = [
-        (settings.name, open_dataset(settings.name, "test", settings.folder, settings.options)),
-        (tested_name(settings), open_dataset(tested_name(settings), "test", settings.folder, tested_options(settings))),
+        (settings.name, _test_images(settings, settings.name, settings.options)),
+        (tested_name(settings), _test_images(settings, tested_name(settings), tested_options(settings))),
     ]
     figure = new_figure(10.6, 3.1)
     for place, (half, (name, dataset)) in enumerate(zip(figure.subfigures(1, 2), halves, strict=True)):
         _half(half, name, dataset, network, with_label=place == 0)
     return as_png(figure)
+
+
+def _test_images(settings: Data, name: str, options: dict[str, object]) -> ImageDataset:
+    """The test split of a dataset; a report never downloads anything."""
+    return open_dataset(name, "test", settings.folder, {**options, "download": False})
 
 
 def _half(figure: Any, name: str, dataset: ImageDataset, network: Network, with_label: bool) -> None:
@@ -88,7 +95,7 @@ def _half(figure: Any, name: str, dataset: ImageDataset, network: Network, with_
 def draw_apart(network: Network, recipe: Recipe) -> bytes:
     """Table 5: two digits over each other, redrawn in a colour each; right, wrong, and with a digit not there."""
     settings = recipe.data
-    dataset = open_dataset(tested_name(settings), "test", settings.folder, tested_options(settings))
+    dataset = _test_images(settings, tested_name(settings), tested_options(settings))
     batch = dataset.batch(range(min(LOOKED_AT, len(dataset))))
     labels, _ = targets(batch)
     with torch.no_grad(), network.evaluating():
