@@ -6,6 +6,7 @@ import re
 import pytest
 from experiments.results import MACHINE, finished, variant_of
 
+from paircaps._figures import new_figure
 from paircaps.errors import PaircapsError
 from paircaps.experiments.budget import Budget
 from paircaps.experiments.paper import Quoted, experiments
@@ -13,7 +14,7 @@ from paircaps.experiments.plan import Choice
 from paircaps.experiments.records import Summary, read_cell
 from paircaps.experiments.report import write_report
 from paircaps.experiments.report.cells import paper_entry, result_entry, share_in_words
-from paircaps.experiments.report.curves import _middle, _over_seeds
+from paircaps.experiments.report.curves import _middle, _over_seeds, _panel
 from paircaps.experiments.report.orders import critical, order_sentences
 from paircaps.experiments.report.page import as_html, as_markdown
 from paircaps.experiments.report.parts import Entry, Grid, Group, Section
@@ -273,6 +274,16 @@ def test_a_curve_is_the_mean_of_the_epochs_that_all_seeds_have(tmp_path):
     values = _over_seeds(cell_of(tmp_path, "fig4", "cifar10", "fm").records, "epoch", "validation_accuracy")
     assert list(values) == [1.0, 2.0]
     assert _middle(values)[1] == pytest.approx([55.0, 55.0])
+
+
+def test_each_line_is_what_it_is_called(tmp_path):
+    finished(tmp_path, "fig4", "cifar10", "fm", 0, 0.5)
+    axis = new_figure(4, 4).subplots()
+    _panel(axis, [cell_of(tmp_path, "fig4", "cifar10", "fm")])
+    lines = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axis.get_lines()}
+    assert lines["FM agreement, training"] == ([0.5], [25.0])
+    assert lines["FM agreement, held back"][0] == [1.0, 2.0]
+    assert lines["FM agreement, held back"][1] == pytest.approx([45.0, 55.0])
 
 
 def test_times(tmp_path):
