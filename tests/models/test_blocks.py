@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from paircaps import CapsNet, DeconvDecoder, ResNetCapsules, ResNetPool, create_model, functional, list_models
+from paircaps.models import CapsNetPool
 from paircaps.models.resnet import BasicBlock, ResNetBackbone
 
 
@@ -83,6 +84,18 @@ def test_resnet_pool_averages_its_last_activation():
     x = torch.randn(2, 1, 28, 28)
     maps = F.conv2d(model.backbone(x), model.head[0].weight, stride=2, padding=2)
     features = normalised(model.head[1][0], maps).relu().flatten(2).mean(dim=2)
+    capsules = model(x)
+    assert_close(capsules.pose, torch.stack([features] * 10, dim=1))
+    assert_close(capsules.activation, F.linear(features, model.classify.weight, model.classify.bias))
+
+
+def test_capsnet_pool_is_two_convolutions_and_a_mean():
+    model = CapsNetPool(filters=5, head_width=12)
+    x = torch.randn(2, 1, 28, 28)
+    first, _, second, _ = model.features
+    maps = F.conv2d(F.conv2d(x, first.weight, first.bias).relu(), second.weight, second.bias, stride=2).relu()
+    assert maps.shape == (2, 12, 6, 6)
+    features = maps.flatten(2).mean(dim=2)
     capsules = model(x)
     assert_close(capsules.pose, torch.stack([features] * 10, dim=1))
     assert_close(capsules.activation, F.linear(features, model.classify.weight, model.classify.bias))

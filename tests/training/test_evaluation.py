@@ -57,6 +57,10 @@ def test_mirrored_evaluation_averages_both_views(dataset):
     both = torch.stack([judge.network(images).activation for images in views]).mean(0)
     assert seen.accuracy == (both.argmax(-1) == dataset.labels).double().mean().item()
     assert seen.loss == pytest.approx(judge.class_loss(both, dataset.labels).item() / 50, rel=1e-5)
+    plain = judge.network(dataset.images).activation.argmax(-1)
+    assert (plain != both.argmax(-1)).any(), "so that the next line says something"
+    assert seen.plain_accuracy == (plain == dataset.labels).double().mean().item()
+    assert evaluate(judge, dataset).plain_accuracy is None
 
 
 def test_two_labels():
