@@ -11,7 +11,7 @@ import torch
 import paircaps
 from paircaps import DynamicRouting, ResNetCapsules, ResNetPool, count_parameters, create_model, list_models
 from paircaps.models import register_model
-from paircaps.models.matched import pooling_twin
+from paircaps.models.pooling import pooling_twin
 
 NORB = {"num_classes": 5, "image_size": 32, "vote_norm": "vote", "primary_norm": "capsule"}
 CAPSULE_MODELS = [name for name in list_models() if "pool" not in name]

@@ -12,7 +12,7 @@ from paircaps.data.here import missing_splits, source_of
 from paircaps.experiments.budget import Budget, shortened
 from paircaps.experiments.paper import Experiment, Study, Variant
 from paircaps.experiments.recipes import read_tree
-from paircaps.models.matched import pooling_twin
+from paircaps.models.pooling import pooling_twin
 from paircaps.training.folder import RunFolder
 from paircaps.training.recipe import Recipe
 from paircaps.training.recipe_text import Tree, merge, recipe_from_tree

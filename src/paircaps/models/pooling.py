@@ -1,0 +1,71 @@
+"""Pooling networks, and how one is made as large as a capsule network.
+
+A capsule result without it proves nothing: the backbone and the number of parameters may have done it all.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from paircaps.functional import Capsules
+from paircaps.models.base import ImageModel, count_parameters
+from paircaps.registry import call_with_options
+from paircaps.routing import RoutingFactory
+
+
+class PoolingModel(ImageModel):
+    """Feature maps, their average, a linear layer.
+
+    The features stand in for the pose: all classes have the same one. The activation is the logit.
+    """
+
+    classify: nn.Linear
+
+    @abstractmethod
+    def maps(self, images: Tensor) -> Tensor:
+        """(B, C, H, W) to feature maps of (B, K, H', W')."""
+
+    def capsules(self, images: Tensor) -> Capsules:
+        """(B, C, H, W) to features as capsules of (B, J, K), (B, J, K) and logits of (B, J)."""
+        features = self.maps(images).mean(dim=(-2, -1))  # (B, K)
+        pose = features.unsqueeze(-2).expand(-1, self.num_classes, -1)
+        return Capsules(pose, pose, self.classify(features))
+
+
+def matched(
+    pool: Callable[..., PoolingModel], twin: Callable[..., ImageModel], common: Sequence[str]
+) -> Callable[..., PoolingModel]:
+    """A factory of the pooling network whose number of parameters is nearest to that of its capsule twin.
+
+    Args:
+        pool: makes one of a ``head_width``, in which the number of its parameters is linear.
+        twin: the capsule network, whose arguments the factory takes.
+        common: options that both have.
+    """
+
+    def build(
+        num_classes: int = 10,
+        in_channels: int = 1,
+        image_size: int | tuple[int, int] = 28,
+        routing: str | RoutingFactory = "fm",
+        **overrides: Any,
+    ) -> PoolingModel:
+        shared = {"num_classes": num_classes, "in_channels": in_channels, "image_size": image_size}
+        make = partial(pool, **shared, **{name: overrides[name] for name in common if name in overrides})
+        with torch.device("meta"):  # shapes only: nothing is allocated, and no random number drawn
+            other = call_with_options("the capsule twin", twin, {**shared, "routing": routing}, overrides)
+            one, two = (count_parameters(make(head_width=width)) for width in (1, 2))
+        return make(head_width=max(1, 1 + round((count_parameters(other) - one) / (two - one))))
+
+    return build
+
+
+def pooling_twin(name: str) -> str:
+    """The name of the pooling network that belongs to a registered capsule network."""
+    return name.replace("resnet-caps", "resnet-pool").replace("capsnet", "capsnet-pool")
