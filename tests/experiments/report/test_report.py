@@ -203,6 +203,25 @@ def test_networks_on_different_data_are_not_compared(tmp_path):
     ]
 
 
+def test_every_kind_of_fm_is_held_against_the_others(tmp_path):
+    for variant in ("fm", "fm-runs", "dynamic"):
+        finished(tmp_path, "fig4", "cifar10", variant, 0, 0.9)
+    detail = findings(tmp_path, "fig4")[0].detail
+    assert detail.startswith("FM agreement against Dynamic routing (3): +0.00 points")
+    assert "FM agreement, votes as in the published runs against Dynamic routing (3): +0.00 points" in detail
+    assert "against FM" not in detail
+
+
+def test_where_there_is_no_fm_or_nothing_else(tmp_path):
+    for variant in ("dynamic", "pool"):
+        finished(tmp_path, "fig4", "cifar10", variant, 0, 0.9)
+    for variant in ("fm", "fm-runs"):
+        finished(tmp_path, "fig4", "fashion-mnist", variant, 0, 0.9)
+    details = {finding.order.split(",")[0]: finding.detail for finding in findings(tmp_path, "fig4")}
+    assert details["Order on cifar10"].startswith("Dynamic routing (3) against Average pooling: +0.00")
+    assert details["Order on fashion-mnist"].startswith("FM agreement against FM agreement, votes as in")
+
+
 def test_seeds_of_one_and_several(tmp_path):
     for variant, seeds in (("fm", (0, 1)), ("dynamic", (0,))):
         for seed in seeds:

@@ -46,11 +46,18 @@ def _of_data(data: str, cells: Sequence[Cell]) -> Finding:
     how = "; ".join([_count(min(seeds), max(seeds)), *length_notes(cells[0])])
     if len(cells) == 1:
         return Finding(f"On {data}, in percent: {results} ({how}).", "No other network was run there.")
-    first = next((cell for cell in cells if cell.variant.name == "fm"), cells[0])
-    gaps = [_gap(first, cell) for cell in cells if cell is not first]
-    return Finding(
-        f"Order on {data}, in percent: {results} ({how}).", f"{first.variant.title} against {'; against '.join(gaps)}."
-    )
+    return Finding(f"Order on {data}, in percent: {results} ({how}).", " ".join(_comparisons(cells)))
+
+
+def _comparisons(cells: Sequence[Cell]) -> list[str]:
+    """FM agreement, of every kind, against each other network; the first one against the others where there is none."""
+    ours = [cell for cell in cells if cell.variant.name.startswith("fm")] or [cells[0]]
+    others = [cell for cell in cells if cell not in ours] or ours[1:]
+    return [
+        f"{one.variant.title} against {'; against '.join(_gap(one, other) for other in others if other is not one)}."
+        for one in ours
+        if any(other is not one for other in others)
+    ]
 
 
 def _count(least: int, most: int) -> str:
