@@ -5,6 +5,7 @@ from paircaps.bench.goals import Goal, goals_as_markdown
 from paircaps.bench.peak import Peak
 from paircaps.bench.shapes import FULL, LayerShape, capsule_models, registered_shapes
 from paircaps.bench.timing import summary
+from paircaps.experiments.times import paper_times
 
 SMALL = LayerShape(20, 3, 8, 16, "vector", None)
 PNG = b"\x89PNG"
@@ -54,7 +55,7 @@ def test_bench_layer():
 
 
 def test_bench_table1():
-    result = table1.bench_table1(0.01, 2)
+    result = table1.bench_table1(0.01, 2, paper=paper_times())
     assert [(table["model"], table["data"]) for table in result["tables"]] == [
         ("CapsNet light", "CIFAR10"),
         ("CapsNet light", "Fashion-MNIST"),
