@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from paircaps.errors import RecipeError
@@ -57,9 +58,15 @@ def _check_types(tree: Mapping[str, Any]) -> Any:
             if isinstance(values[key], str) and not _takes_text(f"{section}.{key}"):
                 raise RecipeError(f"{section}.{key} must be {_kind_in_words(f'{section}.{key}')}, got {values[key]!r}")
     try:
-        return recipe_parser("recipe").parse_object(dict(tree))
+        return _tree_parser().parse_object(dict(tree))
     except (argparse.ArgumentError, TypeError, ValueError) as error:
         raise RecipeError(in_words(error)) from None
+
+
+@cache
+def _tree_parser() -> Any:
+    """The parser of trees, which takes longer to build than to use."""
+    return recipe_parser("recipe")
 
 
 def require_key(key: str) -> None:

@@ -11,9 +11,10 @@ CLIPPED = """() => [...document.querySelectorAll("td, th, p, li, h2, figcaption"
     .map(e => e.textContent.slice(0, 60))"""
 
 
-@pytest.fixture
-def report(tmp_path):
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
     """Of results with everything that makes a page wide: many seeds, stand-ins, long reasons."""
+    tmp_path = tmp_path_factory.mktemp("results")
     for seed in range(3):
         for variant in ("fm", "dynamic", "em", "pool"):
             finished(tmp_path, "table3", "affine-mnist", variant, seed, 0.9 + 0.01 * seed)
