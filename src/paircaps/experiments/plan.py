@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,12 @@ def _missing(settings: Mapping[str, Any]) -> str:
 
 def paper_recipe(study: Study) -> Recipe:
     """The recipe of a study with the paper's length."""
-    return recipe_from_tree(read_tree(study.recipe))
+    return _recipe_named(study.recipe)
+
+
+@cache
+def _recipe_named(name: str) -> Recipe:
+    return recipe_from_tree(read_tree(name))
 
 
 def run_recipe(experiment: Experiment, source: Source, variant: Variant, seed: int, choice: Choice) -> Recipe:

@@ -160,16 +160,14 @@ def read_cell(out: Path, experiment: Experiment, study: Study, variant: Variant)
     sources = all_sources(study)
     for source in sources:
         place = study_folder(out, experiment, source.data) / variant.name
-        records = [record for path in _seed_folders(place) if (record := _whole(path))]
+        records, told = _read_seeds(place)
         if records:
-            return Cell(
-                experiment, study, source.data, source.is_stand_in, variant, tuple(records), _why(_seed_folders(place))
-            )
+            return Cell(experiment, study, source.data, source.is_stand_in, variant, tuple(records), told)
     reasons = [
         reason
         for source in sources
         for place in [study_folder(out, experiment, source.data)]
-        if (reason := read_reason(place) or _why(_seed_folders(place / variant.name)))
+        if (reason := read_reason(place) or _read_seeds(place / variant.name)[1])
     ]
     return Cell(experiment, study, study.data, False, variant, (), reasons[0] if reasons else "not run")
 
@@ -182,32 +180,25 @@ def read_reason(folder: Path) -> str:
         return ""
 
 
-def _why(folders: Sequence[Path]) -> str:
-    """What is to be said of seeds without a result."""
-    told, unfinished = [], []
-    for path in folders:
+def _read_seeds(place: Path) -> tuple[list[Record], str]:
+    """Finished trainings of a network, and what is to be said of those that are not."""
+    records, told, unfinished = [], [], []
+    for path in _seed_folders(place):
         seed = path.name.removeprefix(_SEED)
         try:
-            if read_record(path) is not None:
-                continue
+            record = read_record(path)
         except TrainingError:
             told.append(f"seed {seed}: a file of it is damaged; `paircaps reproduce` makes it again")
             continue
-        if read_reason(path):
+        if record is not None:
+            records.append(record)
+        elif read_reason(path):
             told.append(f"seed {seed}: {read_reason(path)}")
         else:
             unfinished.append(seed)
     if unfinished:
         told.append(f"not finished: seed {', '.join(unfinished)}")
-    return "; ".join(told)
-
-
-def _whole(path: Path) -> Record | None:
-    """A finished training that can be read."""
-    try:
-        return read_record(path)
-    except TrainingError:
-        return None
+    return records, "; ".join(told)
 
 
 def _seed_folders(place: Path) -> list[Path]:
