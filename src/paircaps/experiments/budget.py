@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from paircaps.data.cards import CARDS
+from paircaps.training.assemble import count_steps
 from paircaps.training.recipe import Data, Recipe, Schedule
 
 
@@ -39,14 +39,12 @@ def steps_per_epoch(recipe: Recipe) -> int:
 
 def epochs_of(recipe: Recipe) -> float:
     """How often a recipe sees its training images, by its epochs or its steps, whichever is less."""
-    epochs, steps = recipe.train.epochs, recipe.train.steps
-    by_steps = math.inf if steps is None else steps / steps_per_epoch(recipe)
-    return min(math.inf if epochs is None else epochs, by_steps)
+    return total_steps(recipe) / steps_per_epoch(recipe)
 
 
 def total_steps(recipe: Recipe) -> int:
     """Batches of a whole training."""
-    return max(1, round(epochs_of(recipe) * steps_per_epoch(recipe)))
+    return count_steps(recipe, steps_per_epoch(recipe))
 
 
 def images_shown(recipe: Recipe) -> int:

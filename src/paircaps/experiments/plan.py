@@ -21,6 +21,9 @@ from paircaps.training.recipe_text import Tree, merge, recipe_from_tree
 RUNS = "runs"
 """The folder of trainings, beside the report."""
 
+SEED = "seed-"
+"""How the folder of a training begins, before its seed."""
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -183,4 +186,4 @@ def study_folder(out: Path, experiment: Experiment, data: str) -> Path:
 
 def run_folder(out: Path, experiment: Experiment, data: str, variant: Variant, seed: int) -> RunFolder:
     """Where a training is."""
-    return RunFolder(study_folder(out, experiment, data) / variant.name / f"seed-{seed}")
+    return RunFolder(study_folder(out, experiment, data) / variant.name / f"{SEED}{seed}")

@@ -12,14 +12,12 @@ from typing import Any
 
 from paircaps.errors import TrainingError
 from paircaps.experiments.paper import Experiment, Study, Variant
-from paircaps.experiments.plan import all_sources, study_folder
+from paircaps.experiments.plan import SEED, all_sources, study_folder
 from paircaps.training.folder import RunFolder
 from paircaps.training.recipe import Recipe
 
 NOT_RUN = "not-run.txt"
 """Why there is no result in a folder, in words."""
-
-_SEED = "seed-"
 
 
 @dataclass(frozen=True)
@@ -184,7 +182,7 @@ def _read_seeds(place: Path) -> tuple[list[Record], str]:
     """Finished trainings of a network, and what is to be said of those that are not."""
     records, told, unfinished = [], [], []
     for path in _seed_folders(place):
-        seed = path.name.removeprefix(_SEED)
+        seed = path.name.removeprefix(SEED)
         try:
             record = read_record(path)
         except TrainingError:
@@ -204,5 +202,5 @@ def _read_seeds(place: Path) -> tuple[list[Record], str]:
 def _seed_folders(place: Path) -> list[Path]:
     if not place.is_dir():
         return []
-    folders = [path for path in place.iterdir() if path.is_dir() and path.name.removeprefix(_SEED).isdigit()]
-    return sorted(folders, key=lambda path: int(path.name.removeprefix(_SEED)))
+    folders = [path for path in place.iterdir() if path.is_dir() and path.name.removeprefix(SEED).isdigit()]
+    return sorted(folders, key=lambda path: int(path.name.removeprefix(SEED)))

@@ -178,13 +178,13 @@ def _note_missing(experiments: Sequence[Experiment], choice: Choice, out: Path, 
         for source in wanted_sources(experiment, choice):
             folder = study_folder(out, experiment, source.data)
             if source.missing and experiment.kind != "times":
-                _write_reason(folder, f"{source.missing}")
+                _write_reason(folder, source.missing)
                 notes.append(f"{experiment.name}: {source.missing}")
                 say(notes[-1])
             else:
                 (folder / NOT_RUN).unlink(missing_ok=True)
                 if source.is_stand_in:
-                    say(f"{experiment.name}: {source.data} stands in for {source.study.data}, which is not here")
+                    say(f"{experiment.name}: {source.data} stands in for {source.study.data}")
     return notes
 
 
@@ -245,7 +245,6 @@ def require_choice(experiments: Sequence[Experiment], choice: Choice) -> None:
         for name in wanted:
             if name not in known:
                 raise PaircapsError(f"--{what}: no {name!r} in these experiments; there is {', '.join(sorted(known))}")
-
     for section, keys in choice.changes.items():
         for key in keys:
             if f"{section}.{key}" in _OWN_OPTIONS:

@@ -17,8 +17,8 @@ def noise_like(recipe: Recipe, count: int) -> StoredDataset:
     card = CARDS[recipe.data.name]
     side = recipe.augment.crop_size or recipe.data.options.get("image_size", card.shape[-1])
     generator = torch.Generator().manual_seed(0)
-    shape = (count, card.shape[0], int(str(side)), int(str(side)))
-    images = torch.randint(256, shape, dtype=torch.uint8, generator=generator)
+    shape = (count, card.shape[0], side, side)
+    images = torch.randint(256, shape, dtype=torch.uint8, generator=generator)  # pyright: ignore[reportCallIssue, reportArgumentType]
     labels = torch.arange(count) % len(card.classes)
     extras = {}
     if recipe.data.name.startswith("multi-"):
