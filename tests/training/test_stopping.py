@@ -66,7 +66,10 @@ def test_signals_by_the_dozen_corrupt_nothing(nursery, tmp_path):
             time.sleep(0.004)
         code = child.wait(20)
         assert code in (0, 130), child.said()
-        assert code == 0 or "stopped by SIGINT at step" in child.said()  # it was saved, not torn off
+        # It was saved, not torn off. A later signal of the dozen may come when the model is written and nobody listens
+        # any more: it ends a process that had nothing left to do.
+        finished = (folder / "model.json").exists()
+        assert code == 0 or finished or "stopped by SIGINT at step" in child.said(), child.said()
         stops += code == 130
         if code == 0:
             break
