@@ -14,7 +14,7 @@ SOURCE = Path(paircaps.__file__).parent
 EQUATIONS = ["errors", "_checks", "_labels", "_words", "_precision", "registry", "functional"]
 LAYERS = ["norm", "votes", "routing", "capsules", "models", "testing"]
 DATA = ["_files", "_figures", "_colours", "data"]  # knows no model
-NETWORKS = ["network", "model_files", "losses"]  # models with the images they are for
+NETWORKS = ["network", "model_files", "losses", "_public"]  # models with the images they are for
 TRAINING = ["machine", "training"]  # joins data and models
 TOP = ["predict", "explain", "serve", "bench", "experiments", "cli", "__main__"]
 ORDER = EQUATIONS + LAYERS + DATA + NETWORKS + TRAINING + TOP
@@ -59,10 +59,36 @@ def test_no_routing_is_named_in_a_model():
 def test_public_names_are_there():
     for name in paircaps.__all__:
         assert hasattr(paircaps, name)
+    assert {*paircaps.__all__, "__version__"} <= set(dir(paircaps))
+    with pytest.raises(AttributeError, match="module 'paircaps' has no attribute 'capsnet'"):
+        _ = paircaps.capsnet
+
+
+def in_a_new_process(code):
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return result.stdout.strip()
+
+
+def test_torch_is_loaded_when_something_is_asked_for():
+    loaded = "'torch' in sys.modules"
+    assert (
+        in_a_new_process(f"import sys, paircaps; print({loaded}, bool(paircaps.CapsNet), {loaded})")
+        == "False True True"
+    )
+
+
+@pytest.mark.parametrize("first", ["paircaps.capsules", "paircaps.testing", "paircaps.routing", "paircaps.cli"])
+def test_any_room_may_be_imported_first(first):
+    assert in_a_new_process(f"import {first}; from paircaps import *; print(CapsuleLayer.__name__)") == "CapsuleLayer"
+
+
+def test_a_room_is_there_without_being_imported():
+    assert (
+        in_a_new_process("import paircaps; print(paircaps.routing.list_routings is paircaps.list_routings)") == "True"
+    )
 
 
 def test_importing_the_library_imports_torch_and_numpy_alone():
     heavy = "'pytest', 'hypothesis', 'matplotlib', 'PIL', 'pooch', 'requests', 'scipy'"  # loaded when needed
-    code = f"import sys, paircaps, paircaps.testing; print([m for m in ({heavy}) if m in sys.modules])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"
+    code = f"import sys; from paircaps import *; print([m for m in ({heavy}) if m in sys.modules])"
+    assert in_a_new_process(code) == "[]"

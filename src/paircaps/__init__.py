@@ -7,55 +7,31 @@ loop, ``load`` a trained network, ``testing`` what a new routing must pass.
 
 from __future__ import annotations
 
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from paircaps._public import *  # noqa: F403 # pyright: ignore[reportWildcardImportFromLibrary]
+
 __version__ = "0.1.0"
 
-from paircaps import data, functional, testing
-from paircaps.capsules import CapsuleLayer, PrimaryCapsules
-from paircaps.functional import Capsules
-from paircaps.model_files import load
-from paircaps.models import (
-    CapsNet,
-    DeconvDecoder,
-    DenseDecoder,
-    ResNetCapsules,
-    ResNetPool,
-    count_parameters,
-    create_model,
-    list_models,
-    register_model,
-)
-from paircaps.routing import (
-    DynamicRouting,
-    EMRouting,
-    FMAgreement,
-    Routing,
-    create_routing,
-    list_routings,
-    register_routing,
-)
 
-__all__ = [
-    "CapsNet",
-    "CapsuleLayer",
-    "Capsules",
-    "DeconvDecoder",
-    "DenseDecoder",
-    "DynamicRouting",
-    "EMRouting",
-    "FMAgreement",
-    "PrimaryCapsules",
-    "ResNetCapsules",
-    "ResNetPool",
-    "Routing",
-    "count_parameters",
-    "create_model",
-    "create_routing",
-    "data",
-    "functional",
-    "list_models",
-    "list_routings",
-    "load",
-    "register_model",
-    "register_routing",
-    "testing",
-]
+def __getattr__(name: str) -> Any:
+    """A room or a public name, imported when it is first asked for.
+
+    PyTorch takes seconds to load: the command has to listen to Ctrl-C before it does.
+    """
+    if not name.startswith("_") and find_spec(f"paircaps.{name}"):
+        return import_module(f"paircaps.{name}")
+    public = import_module("paircaps._public")
+    if name == "__all__":
+        return public.__all__
+    if name not in public.__all__:
+        raise AttributeError(f"module 'paircaps' has no attribute {name!r}")
+    globals()[name] = getattr(public, name)
+    return globals()[name]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__getattr__("__all__")})

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -283,10 +284,35 @@ def test_a_reader_that_leaves_early_is_no_error():
     process.stderr.close()
 
 
+# a shell that runs tests in the background lets its children ignore Ctrl-C: here it must count
+HEED = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
+IGNORE = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)}
+
+
+def interrupted_while_torch_loads(**options):
+    """A command that is sent Ctrl-C as soon as PyTorch's library is in its memory: exit code, output, errors."""
+    process = start("data", "list", **options)
+    maps = Path(f"/proc/{process.pid}/maps")
+    try:
+        while "libtorch" not in maps.read_text() and process.poll() is None:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    return process.returncode, out, errors
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc to see what a process has loaded")
+def test_ctrl_c_while_torch_loads_ends_quietly_too():
+    assert interrupted_while_torch_loads(**HEED) == (130, "", "paircaps: stopped\n")
+    code, out, errors = interrupted_while_torch_loads(**IGNORE)  # as under nohup
+    assert (code, errors) == (0, "")
+    assert "fashion-mnist" in out
+
+
 def test_ctrl_c_ends_quietly():
-    # a shell that runs tests in the background lets its children ignore Ctrl-C: here it must count
-    heed = {"preexec_fn": lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)}
-    process = start("bench", "data", "--repeats", 100_000, env={**os.environ, "OMP_NUM_THREADS": "1"}, **heed)
+    process = start("bench", "data", "--repeats", 100_000, env={**os.environ, "OMP_NUM_THREADS": "1"}, **HEED)
     try:
         assert process.stderr.readline().startswith("timing the loader")
         time.sleep(1)
