@@ -3,7 +3,7 @@
 import pytest
 
 from paircaps.experiments.recipes import load_recipe
-from paircaps.experiments.shapes import noise_like, parameters_of
+from paircaps.experiments.shapes import images_like, parameters_of
 
 
 @pytest.mark.parametrize(
@@ -22,5 +22,5 @@ def test_the_paper_s_numbers_of_parameters(name, sizes):
 
 
 def test_noise_has_the_shape_of_the_images():
-    assert noise_like(load_recipe("table6"), 3).shape == (1, 32, 32), "the crop"
-    assert noise_like(load_recipe("table5"), 3).batch([0]).extras["originals"].shape == (1, 2, 1, 36, 36)
+    assert images_like(load_recipe("table6"), 3).shape == (1, 32, 32), "the crop"
+    assert images_like(load_recipe("table5"), 3).batch([0]).extras["originals"].shape == (1, 2, 1, 36, 36)

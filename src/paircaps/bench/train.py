@@ -15,14 +15,13 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import Any, cast
 
 from paircaps.bench.bare import bare_step
 from paircaps.bench.timing import Timing, interleaved
-from paircaps.data import DataError, ImageDataset, Info, StoredDataset
+from paircaps.data import DataError, ImageDataset
 from paircaps.data.cards import CARDS
+from paircaps.data.noise import noise_like
 from paircaps.errors import RecipeError
 from paircaps.machine import describe_machine, machine_line
 from paircaps.training.assemble import build_objective, choose_device, training_loader
@@ -111,11 +110,8 @@ def _stand_in(settings: Data) -> tuple[ImageDataset, str]:
     if card.base is not None:
         name = settings.name.replace("mnist", "glyphs")
         return open_dataset(name, "train", "", settings.options), name
-    side = settings.options.get("image_size", card.shape[-1])
-    generator = torch.Generator().manual_seed(0)
-    images = torch.randint(256, (_NOISE_IMAGES, card.shape[0], side, side), dtype=torch.uint8, generator=generator)  # pyright: ignore
-    labels = torch.randint(len(card.classes), (_NOISE_IMAGES,), generator=generator)
-    return StoredDataset(Info(card.name, "train", card.classes, "noise"), images, labels), "noise of the same shape"
+    side = cast("int | None", settings.options.get("image_size"))
+    return noise_like(card, _NOISE_IMAGES, side), "noise of the same shape"
 
 
 class LoopStep:

@@ -10,7 +10,7 @@ from paircaps.bench.bare import bare_step
 from paircaps.data.cards import CARDS
 from paircaps.data.loader import Loader
 from paircaps.experiments.budget import steps_per_epoch, total_steps
-from paircaps.experiments.shapes import noise_like
+from paircaps.experiments.shapes import images_like
 from paircaps.training.assemble import build_objective, choose_device
 from paircaps.training.datasets import Datasets, tested_name
 from paircaps.training.recipe import Recipe
@@ -56,7 +56,7 @@ def pace_of(recipe: Recipe) -> Pace:
 
 def seconds_of_step(recipe: Recipe) -> float:
     """Seconds of one training step, from one on fewer images."""
-    dataset = noise_like(recipe, _IMAGES)
+    dataset = images_like(recipe, _IMAGES)
     few = replace(recipe, train=replace(recipe.train, batch_size=_IMAGES))
     device = choose_device(recipe.run)
     objective = build_objective(few, Datasets(dataset, None, dataset), device)
