@@ -7,7 +7,6 @@ killed at any moment goes on from its newest checkpoint to the very same end.
 from __future__ import annotations
 
 import json
-import math
 import re
 import warnings
 from collections.abc import Iterator
@@ -37,11 +36,11 @@ from paircaps.training.distributed import Processes, is_lost_peer, joined_proces
 from paircaps.training.evaluation import Evaluation
 from paircaps.training.failure import save_failure
 from paircaps.training.folder import RunFolder, locked_folder, prepare
+from paircaps.training.journal import Journal
 from paircaps.training.judge import Judge
 from paircaps.training.keeper import Keeper
 from paircaps.training.optimiser import create_optimiser
 from paircaps.training.recipe import Recipe
-from paircaps.training.runlog import Events, MetricsFile, TimingFile
 from paircaps.training.schedule import rate
 from paircaps.training.signals import Stopped, StopSignals
 from paircaps.training.state import Average, Counters, State, Sums
@@ -174,7 +173,7 @@ class Training:
         """Train to the end."""
         with ExitStack() as stack:
             stack.enter_context(self.stop)
-            self.open_logs(stack)
+            self.open_journal(stack)
             signal, batches = 0, self.batches()
             while True:
                 if signal:
@@ -182,7 +181,7 @@ class Training:
                 if self._evaluation_is_due():
                     self._evaluate()
                 if self._checkpoint_is_due():
-                    self.keeper.save(self.metrics)
+                    self.keeper.save(self.journal.metrics)
                 if self.state.counters.step == self.steps:
                     return Result(self.folder.path, self._finish(), self.resumed_at or 0)
                 signal = self.step(next(batches))
@@ -207,9 +206,9 @@ class Training:
         counters.step += 1
         counters.window.add(sums)
         counters.epoch.add(sums)
-        self.display.step(sums.loss / sums.images, sums.right / sums.images)
+        self.journal.display.step(sums.loss / sums.images, sums.right / sums.images)
         if counters.step % recipe.train.log_every == 0:
-            self._log_window(lr, gradient)
+            self.journal.window(counters.step / len(self.loader), lr, gradient)
         return signal or (self.stop.number if self.processes.world_size == 1 else 0)
 
     # --- validation and test -------------------------------------------------------------------------------------
@@ -230,11 +229,10 @@ class Training:
             score = (seen.accuracy, -seen.loss)
             if counters.best is None or score > counters.best:
                 counters.best, counters.best_step = score, counters.step
-        self._write_row("epoch", row)
-        self.display.say(_epoch_line(row))
+        self.journal.epoch(row)
         counters.epoch = Sums()
         counters.evaluated = counters.step
-        self.keeper.save(self.metrics)
+        self.keeper.save(self.journal.metrics)
 
     def _finish(self) -> dict[str, Any]:
         """Test the best weights, once, and save them as the model."""
@@ -242,7 +240,7 @@ class Training:
         step, weights = self.keeper.best_weights()
         self.judge.take(weights)
         seen = self.judge.look_at(self.datasets.test)
-        self._write_row("test", {"weights_of_step": step, **_numbers(seen)})
+        self.journal.row("test", {"weights_of_step": step, **_numbers(seen)})
         trained = {
             "dataset": self.recipe.data.name,
             "tested_on": self.datasets.test.info.name,
@@ -259,8 +257,8 @@ class Training:
             "machine": describe_machine(),
         }
         with self.processes.first_only() as first:
-            if first and self.metrics is not None:
-                self.metrics.sync()
+            if first and self.journal.metrics is not None:
+                self.journal.metrics.sync()
                 save_model(self.folder.path, self.judge.objective.network, trained)
         return trained
 
@@ -271,7 +269,7 @@ class Training:
         return step % self.recipe.run.checkpoint_every == 0 and self.keeper.saved_step != step
 
     def _save_and_stop(self, signal: int) -> None:
-        self.keeper.save(self.metrics)
+        self.keeper.save(self.journal.metrics)
         raise Stopped(signal, self.state.counters.step)
 
     def _heed(self) -> None:
@@ -291,25 +289,17 @@ class Training:
             "help, with --fresh"
         )
 
-    # --- logs ----------------------------------------------------------------------------------------------------
+    # --- what is written and shown -------------------------------------------------------------------------------
 
-    def open_logs(self, stack: ExitStack) -> None:
+    def open_journal(self, stack: ExitStack) -> None:
         """Open what is written and shown, until the stack is closed."""
-        counters, first = self.state.counters, self.processes.first
-        events = self.folder.events if first and self.recipe.run.tensorboard else None
-        self.events = stack.enter_context(closing(Events(events, counters.step)))
-        self.metrics: MetricsFile | None = None
-        self.timing: TimingFile | None = None
-        if first:
-            self.metrics = stack.enter_context(closing(MetricsFile(self.folder.metrics, counters.metrics_bytes)))
-            self.timing = stack.enter_context(closing(TimingFile(self.folder.timing)))
-            self.timing.add(
-                {"start": counters.step, "processes": self.processes.world_size, "machine": describe_machine()}
-            )
-        self.display = stack.enter_context(
-            closing(Display(self.steps, counters.step, self.loader.batch_size, self.quiet))
+        counters = self.state.counters
+        display = Display(self.steps, counters.step, self.loader.batch_size, self.quiet)
+        tensorboard = self.recipe.run.tensorboard
+        self.journal = stack.enter_context(
+            closing(Journal(self.folder, counters, self.processes, tensorboard, display))
         )
-        self.display.say(self._first_line())
+        display.say(self._first_line())
 
     def _first_line(self) -> str:
         if self.resumed_at is not None:
@@ -323,38 +313,6 @@ class Training:
             f"{min(self.loader.batch_size, len(datasets.train)):,}"
         )
 
-    def _log_window(self, lr: float, gradient: float) -> None:
-        counters = self.state.counters
-        means = counters.window.means()
-        self._write_row(
-            "step", {"epoch": counters.step / len(self.loader), **means, "lr": lr, "gradient": _finite(gradient)}
-        )
-        self.display.log(counters.step, means["loss"], means["accuracy"])
-        if self.timing is not None:
-            speed = round(self.display.speed(counters.step), 1)
-            self.timing.add({"step": counters.step, "images_per_second": speed})
-        counters.window = Sums()
-
-    def _write_row(self, kind: str, row: dict[str, Any]) -> None:
-        step = self.state.counters.step
-        if self.metrics is not None:
-            self.metrics.add({"kind": kind, "step": step, **row})
-            self.events.add(kind, step, row)
-
-
-def _finite(value: float) -> float | None:
-    """For JSON, which has no infinity: under fp16 a gradient may overflow, and its step is left out."""
-    return value if math.isfinite(value) else None
-
 
 def _numbers(seen: Evaluation) -> dict[str, Any]:
     return {name: value for name, value in seen.as_dict().items() if isinstance(value, int | float)}
-
-
-def _epoch_line(row: dict[str, Any]) -> str:
-    loss, accuracy = row["train_loss"], 100 * row["train_accuracy"]
-    text = f"epoch {round(row['epoch'], 2):g}: training loss {loss:.4f}, accuracy {accuracy:.2f} %"
-    if "validation_loss" in row:
-        loss, accuracy = row["validation_loss"], 100 * row["validation_accuracy"]
-        text += f"; validation loss {loss:.4f}, accuracy {accuracy:.2f} %"
-    return text
