@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 from experiments.results import finished
 
-from paircaps.errors import PaircapsError, RecipeError, TrainingError
+from paircaps.errors import RecipeError, TrainingError
+from paircaps.experiments import lengths as planning
 from paircaps.experiments import reproduce as room
 from paircaps.experiments.budget import Budget, total_steps
 from paircaps.experiments.pace import Pace
@@ -14,10 +15,9 @@ from paircaps.experiments.paper import find_experiments
 from paircaps.experiments.plan import Choice
 from paircaps.experiments.records import NOT_RUN, read_record
 from paircaps.experiments.report import write_report
-from paircaps.experiments.reproduce import reproduce, require_choice
+from paircaps.experiments.reproduce import reproduce, require_known
 from paircaps.training.folder import RunFolder, locked_folder
 from paircaps.training.loop import Result
-from paircaps.training.recipe_text import to_toml
 
 TINY = Choice(Budget(epochs=1), seeds=1, limit=64, variants=("fm",))
 
@@ -170,51 +170,40 @@ def test_a_second_process_leaves_a_training_to_the_first(make, tmp_path):
     assert not (tmp_path / "runs/table3/affine-glyphs/fm/seed-0" / NOT_RUN).exists()
 
 
-@pytest.fixture
-def lengths(monkeypatch):
-    """Trainings that only write their recipe down; the steps of each, by folder."""
-    steps = {}
+def test_hours_give_every_training_its_length(make, tmp_path, monkeypatch):
+    monkeypatch.setattr(planning, "pace_of", lambda recipe: Pace(total_steps(recipe) / 10, 36.0))
+    steps = []
 
     def train(recipe, folder, **options):
-        steps[folder.parts[-4:]] = total_steps(recipe)
-        folder.mkdir(parents=True, exist_ok=True)
-        RunFolder(folder).config.write_text(to_toml(recipe))
+        steps.append(total_steps(recipe))
         return Result(folder, {"test_accuracy": 0.5}, 0)
 
     monkeypatch.setattr(room, "train", train)
-    monkeypatch.setattr(room, "pace_of", lambda recipe: Pace(total_steps(recipe) / 10, 36.0))
-    return steps
+    make("table3", choice=Choice(seeds=2, variants=("fm",)), hours=0.02 + 0.25 * 2 * 4_000 / 3600)
+    assert steps == [10_000, 10_000]
 
 
-def test_hours_are_a_share_of_the_paper_s_length(make, lengths):
-    choice = Choice(seeds=2, variants=("fm", "pool"))
-    said, _ = make("table3", choice=choice, hours=0.04 + 0.25 * 4 * 4_000 / 3600)
-    assert set(lengths.values()) == {10_000}, "a quarter, and the tests"
-    assert "4 trainings of full length: about 4.5 hours; taking 25 % of it" in " ".join(said)
+def test_what_another_process_has_begun_meanwhile_must_be_the_same(make, tmp_path, monkeypatch):
+    # settings are looked at before the first training; the last one may begin hours later
+    real = room._require_same
+    monkeypatch.setattr(room, "_require_same", lambda runs: None if len(runs) > 1 else real(runs))
+    finished(tmp_path, "table3", "affine-glyphs", "fm", 1, 0.9, choice=replace(TINY, budget=Budget(epochs=5)))
+    _, outcome = make("table3", choice=replace(TINY, seeds=2))
+    assert outcome.done == 1
+    assert "seed-1: was begun with other settings" in outcome.failed[0]
 
 
-@pytest.mark.parametrize("hours", [0.2, 0.25, 0.3, 0.37, 0.4, 0.5])
-def test_a_second_start_keeps_every_length(make, lengths, hours):
-    # the share of one study, rounded to its steps, used to give another study other steps than it had begun with
-    choice = Choice(seeds=1, limit=3_000, variants=("fm",))
-    make("table3", "table5", choice=choice, hours=hours)
-    first = dict(lengths)
-    said, _ = make("table3", "table5", choice=replace(choice, seeds=2), hours=7)
-    assert {key: lengths[key] for key in first} == first
-    assert len(lengths) == 4
-    assert all(lengths[(*key[:3], "seed-1")] == steps for key, steps in first.items())
-    assert "and keeps them" in " ".join(said)
-
-
-def test_hours_go_on_with_what_was_begun_by_epochs(make, lengths):
-    make("table3", choice=Choice(Budget(epochs=2), seeds=1, variants=("fm",)))
-    make("table3", choice=Choice(seeds=2, variants=("fm",)), hours=5)
-    assert set(lengths.values()) == {140}
-
-
-def test_less_time_than_the_tests_take(make, lengths):
-    with pytest.raises(RecipeError, match=r"--hours: the tests at the end of 1 training alone take about 0\.01 hours"):
-        make("table3", choice=Choice(seeds=1, variants=("fm",)), hours=0.001)
+def test_a_training_that_was_killed_before_its_first_row_begins_anew(make, tmp_path):
+    # an empty metrics.jsonl without a checkpoint used to be taken for a loss, and was set aside
+    make("table3")
+    folder = RunFolder(tmp_path / "runs/table3/affine-glyphs/fm/seed-0")
+    shutil.rmtree(folder.checkpoints)
+    for path in (folder.model, folder.path / "model.safetensors"):
+        path.unlink()
+    folder.metrics.write_bytes(b"")
+    said, outcome = make("table3")
+    assert outcome.done == 1
+    assert not any("aside" in line for line in said)
 
 
 def test_times_are_measured_until_they_are_whole(make, tmp_path, monkeypatch):
@@ -236,10 +225,31 @@ def test_times_are_measured_until_they_are_whole(make, tmp_path, monkeypatch):
     assert asked == [(["fm", "pool"], 1.0), (everything, 1.0), (everything, 10.0)]
 
 
+def test_what_was_measured_well_is_not_measured_in_haste(make, monkeypatch):
+    asked = []
+
+    def measure(models, data, seconds):
+        asked.append(seconds)
+        common = {"median": 1.0, "low": 1.0, "high": 1.0, "repeats": 5, "seconds": seconds}
+        return [{"variant": name, **common} for name in models]
+
+    monkeypatch.setattr(room, "time_inference", measure)
+    make("table1", choice=Choice(data=("fashion-mnist",), variants=("fm",)))
+    make("table1", choice=Choice(Budget(epochs=1), data=("fashion-mnist",)))  # another network, in a brief command
+    assert asked == [10.0, 10.0]
+
+
+def test_a_setting_that_a_timed_network_does_not_take_fails_there_alone(make):
+    choice = replace(TINY, changes={"model": {"options": {"blocks": [1, 1, 1]}}})
+    _, outcome = make("table1", "table3", choice=choice)
+    assert outcome.failed[0].startswith("table1: model: model 'capsnet-light' has no option 'blocks'; it takes ")
+    assert outcome.done == 1
+
+
 def test_a_real_time(make, tmp_path):
     make("table1", choice=Choice(Budget(epochs=1), data=("fashion-mnist",), variants=("fm",)))
     write_report(tmp_path)
-    assert "repeats, in haste" in (tmp_path / "report.md").read_text()
+    assert "repeats, measured briefly" in (tmp_path / "report.md").read_text()
 
 
 def test_an_experiment_without_the_network_is_left_out(make, tmp_path):
@@ -251,13 +261,13 @@ def test_an_experiment_without_the_network_is_left_out(make, tmp_path):
 
 def test_a_choice_of_nothing_is_refused():
     table2 = find_experiments(["table2"])
-    require_choice(table2, Choice(data=("cifar10",), variants=("pool",)))
-    with pytest.raises(PaircapsError, match="--data: no 'mnist' in these experiments; there is cifar10, fashion-mnist"):
-        require_choice(table2, Choice(data=("mnist",)))
-    with pytest.raises(
-        PaircapsError, match="--only: no 'fm-runs' in these experiments; there is dynamic, em, fm, pool"
-    ):
-        require_choice(table2, Choice(variants=("fm-runs",)))
+    require_known(table2, Choice(data=("cifar10",), variants=("pool",)))
+    with pytest.raises(RecipeError, match="--data: no 'mnist' in these experiments; there is cifar10, fashion-mnist"):
+        require_known(table2, Choice(data=("mnist",)))
+    with pytest.raises(RecipeError, match="--only: no 'fm-runs' in these experiments; there is dynamic, em, fm, pool"):
+        require_known(table2, Choice(variants=("fm-runs",)))
+    with pytest.raises(RecipeError, match=r"--set: data\.folder is not for this: .* named in \$PAIRCAPS_DATA"):
+        require_known(table2, Choice(changes={"data": {"folder": "/tmp"}}))
 
 
 def test_made_up_results_are_like_real_ones(make, tmp_path):

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
-
 from paircaps.bench.timing import interleaved
 from paircaps.data import (
     Augmentation,
     Compose,
     Flip,
     ImageDataset,
-    Info,
     Loader,
     RandomCrop,
     Standardise,
@@ -26,6 +23,7 @@ from paircaps.data import (
 from paircaps.data.cards import CARDS
 from paircaps.data.files import Root, find
 from paircaps.data.made import Affine, MadeDataset, Making, Multi, Translated
+from paircaps.data.noise import noise_like
 from paircaps.data.poses import PoseRange
 from paircaps.machine import describe_machine
 
@@ -85,10 +83,7 @@ def as_markdown(result: dict) -> str:
 def _stored(name: str, root: Root) -> StoredDataset:
     card = CARDS[name]
     if not find(card, "train", root):
-        generator = torch.Generator().manual_seed(0)
-        images = torch.randint(256, (card.counts["train"], *card.shape), dtype=torch.uint8, generator=generator)
-        labels = torch.randint(10, (len(images),), generator=generator)
-        return StoredDataset(Info(name, "train", card.classes, "noise of the same shape"), images, labels)
+        return noise_like(card, card.counts["train"])
     dataset = load_dataset(name, "train", root, download=False)
     assert isinstance(dataset, StoredDataset)
     return dataset

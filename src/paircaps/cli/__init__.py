@@ -21,16 +21,11 @@ from paircaps.errors import PaircapsError, RecipeError
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    parser = CommandParser(prog="paircaps", description="Capsule networks by pairwise agreement.")
-    parser.add_argument("--version", action="version", version=f"paircaps {paircaps.__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (train, evaluate, demo, data, bench, estimate, explain, equivariance, serve, reproduce):
-        group.add_commands(commands)
-    _speak_any_language()
-    warnings.showwarning = _say
-    warnings.filterwarnings("ignore", message="Image size .* exceeds limit")  # Pillow's; an error of ours says more
     try:
-        options = parser.parse_args(arguments)
+        _speak_any_language()
+        warnings.showwarning = _say
+        warnings.filterwarnings("ignore", message="Image size .* exceeds limit")  # Pillow's; an error of ours says more
+        options = _parser().parse_args(arguments)
         code = options.run(options)
         if sys.stdout is not None:  # as under `>&-`
             sys.stdout.flush()
@@ -46,6 +41,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _fail(f"{error.filename + ': ' if error.filename else ''}{error.strerror or error}")
     return code
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(prog="paircaps", description="Capsule networks by pairwise agreement.")
+    parser.add_argument("--version", action="version", version=f"paircaps {paircaps.__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for group in (train, evaluate, demo, data, bench, estimate, explain, equivariance, serve, reproduce):
+        group.add_commands(commands)
+    return parser
 
 
 class CommandParser(argparse.ArgumentParser):

@@ -14,7 +14,7 @@ from paircaps.experiments.listing import listed
 from paircaps.experiments.paper import ALL, experiments, find_experiments
 from paircaps.experiments.plan import RUNS, Choice
 from paircaps.experiments.report import write_report
-from paircaps.experiments.reproduce import Outcome, reproduce, require_choice
+from paircaps.experiments.reproduce import Outcome, reproduce, require_known
 from paircaps.training.recipe_text import Tree, merge, parse_setting
 from paircaps.training.signals import Stopped
 
@@ -22,22 +22,35 @@ _ABOUT = """
 Make tables and figures of the paper again, each of ordinary trainings, and write a report of them. The same command
 again goes on where it was stopped, and skips what is done. What has no data here is told, and left out.
 """
+_ABOUT_REPORT = """
+Write report.html, one page that needs nothing beside it, and report.md with its pictures, from what is in the folder.
+"""
 
 
 def add_commands(commands: Any) -> None:
     """Declare ``reproduce`` and ``report``."""
     names = ", ".join((*experiments(), ALL))
     command = commands.add_parser("reproduce", help="make tables and figures of the paper again", description=_ABOUT)
-    command.add_argument("names", nargs="*", metavar="NAME", help=f"{names}; table4 comes with table3")
+    command.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"{names}; table4 comes with table3, and table2-small, which is not in the paper, not with all",
+    )
     command.add_argument("--list", action="store_true", help="what each needs, and how long it would take here")
     command.add_argument("--out", type=path, metavar="DIR", help="the folder of all results")
-    command.add_argument("--seeds", type=whole_number(1, 1000), metavar="N", help="as in the paper unless told")
+    command.add_argument(
+        "--seeds", type=whole_number(1, 1000), metavar="N", help="how many seeds; the paper's number without it"
+    )
     lengths = command.add_mutually_exclusive_group()
     lengths.add_argument(
-        "--epochs", type=whole_number(1, 1_000_000), metavar="N", help="of every training; as in the paper unless told"
+        "--epochs",
+        type=whole_number(1, 1_000_000),
+        metavar="N",
+        help="length of every training; the paper's without it",
     )
     lengths.add_argument(
-        "--hours", type=positive_number, metavar="H", help="that all trainings may take together, by a guess beforehand"
+        "--hours", type=positive_number, metavar="H", help="time of all trainings together, estimated beforehand"
     )
     command.add_argument("--limit", type=whole_number(32), metavar="N", help="images of each split, at most")
     command.add_argument(
@@ -49,19 +62,25 @@ def add_commands(commands: Any) -> None:
         "--data", action="append", default=[], metavar="NAME", help="this dataset only; may be given several times"
     )
     command.add_argument(
-        "--only", action="append", default=[], metavar="NETWORK", help="as fm or pool; may be given several times"
+        "--only",
+        action="append",
+        default=[],
+        metavar="NETWORK",
+        help="this network only, as fm or pool; may be given several times",
     )
     command.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="SECTION.KEY=VALUE",
-        help="for every training, as model.options.blocks=[2,2,2]; the report says so; may be given several times",
+        help="change a setting of every training, as train.ema=0.999; the report says so; may be given several times",
     )
     command.add_argument("--quiet", action="store_true", help="show no progress within a training")
     command.set_defaults(run=run_reproduce)
 
-    report = commands.add_parser("report", help="the paper's tables and figures beside ours, as a page")
+    report = commands.add_parser(
+        "report", help="the paper's tables and figures beside ours, as a page", description=_ABOUT_REPORT
+    )
     report.add_argument("folder", type=path, metavar="DIR", help="the --out of paircaps reproduce")
     report.set_defaults(run=run_report)
 
@@ -80,15 +99,15 @@ def run_reproduce(options: argparse.Namespace) -> int:
     if options.out.exists() and not options.out.is_dir():
         raise RecipeError(f"--out: {options.out} is a file; it takes a folder")
     choice = Choice(
-        Budget(epochs=options.epochs),
-        options.seeds,
-        options.limit,
-        options.short,
-        tuple(options.data),
-        tuple(options.only),
-        _changes(options.set),
+        budget=Budget(epochs=options.epochs),
+        seeds=options.seeds,
+        limit=options.limit,
+        short=options.short,
+        data=tuple(options.data),
+        variants=tuple(options.only),
+        changes=_changes(options.set),
     )
-    require_choice(wanted, choice)
+    require_known(wanted, choice)
     try:
         outcome = reproduce(wanted, options.out, choice, hours=options.hours, say=_say, quiet=options.quiet)
     except Stopped as stop:

@@ -23,4 +23,4 @@ def noise_like(card: Card, count: int, side: int | None = None) -> StoredDataset
     extras = {}
     if card.name.startswith("multi-"):
         extras = {"second_label": (labels + 1) % len(card.classes), "originals": torch.stack([images, images], 1) / 255}
-    return StoredDataset(Info(card.name, "train", card.classes, "noise"), images, labels, extras)
+    return StoredDataset(Info(card.name, "train", card.classes, "noise of the same shape"), images, labels, extras)

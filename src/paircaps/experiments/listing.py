@@ -39,4 +39,5 @@ def _length(experiment: Experiment, source: Source) -> str:
     recipes = [run_recipe(experiment, source, variant, 0, Choice()) for variant in experiment.variants]
     hours = experiment.seeds * sum(pace_of(recipe).seconds for recipe in recipes) / 3600
     seeds = "one seed" if experiment.seeds == 1 else f"{experiment.seeds} seeds"
-    return f"the paper's budget: {budget}, {seeds}; all {len(recipes)} networks here: about {hours:,.0f} hours"
+    here = f"about {hours:,.0f} hours" if hours >= 1.5 else f"about {max(1, round(60 * hours))} minutes"
+    return f"{experiment.whose} budget: {budget}, {seeds}; all {len(recipes)} networks here: {here}"

@@ -133,6 +133,7 @@ class Experiment:
         short: what a short training changes of every recipe.
         sheet: pictures that belong to it: ``redrawn``, ``apart`` or none.
         decimals: that the paper prints.
+        after: the table whose networks and lengths it takes, where it is not in the paper itself.
     """
 
     name: str
@@ -149,15 +150,17 @@ class Experiment:
     short: Mapping[str, Any]
     sheet: str
     decimals: int
+    after: str = ""
 
     @property
     def variants(self) -> tuple[Variant, ...]:
         """Networks that are run here, in the order of the table."""
         return tuple(row.variant for row in self.rows if row.variant is not None)
 
-    def column(self, data: str) -> Column:
-        """The column of a dataset's test images."""
-        return next(column for column in self.columns if column.data == data and column.measure == "test")
+    @property
+    def whose(self) -> str:
+        """Length it is measured by."""
+        return f"{self.after or 'the paper'}'s"
 
 
 @cache
@@ -174,7 +177,7 @@ def experiments() -> dict[str, Experiment]:
 
 
 def find_experiments(names: list[str]) -> list[Experiment]:
-    """Experiments by their names; ``all`` is every one, and each comes once.
+    """Experiments by their names, each once; ``all`` is every one of the paper.
 
     Raises:
         RecipeError: for an unknown name, with the known ones.
@@ -185,7 +188,7 @@ def find_experiments(names: list[str]) -> list[Experiment]:
         name = _ALSO.get(name, name)
         if name != ALL and name not in known:
             raise RecipeError(str(unknown_name("experiment", name, [*known, *_ALSO, ALL])))
-        wanted |= known if name == ALL else {name: known[name]}
+        wanted |= {key: found for key, found in known.items() if key == name or (name == ALL and not found.after)}
     return list(wanted.values())
 
 
@@ -220,6 +223,7 @@ def _experiment(name: str, facts: dict[str, Any], variants: Mapping[str, Variant
         short=facts.get("short", {}),
         sheet=facts.get("sheet", ""),
         decimals=facts.get("decimals", 2),
+        after=facts.get("after", ""),
     )
 
 

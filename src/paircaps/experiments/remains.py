@@ -51,7 +51,7 @@ def examine(folder: RunFolder, with_weights: bool) -> tuple[Record | None, str]:
         return None, f"{folder.config.name} is gone or damaged"
     if folder.model.exists():
         return None, f"{folder.metrics.name} is gone or cut short"
-    if checkpoints != folder.metrics.exists():
+    if checkpoints != bool(folder.metrics.exists() and folder.metrics.stat().st_size):  # killed before its first row
         return None, f"{folder.metrics.name} or its checkpoints are gone"
     return None, ""
 

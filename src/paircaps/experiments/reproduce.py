@@ -12,7 +12,7 @@ from paircaps._files import write_whole
 from paircaps._words import counted
 from paircaps.errors import FolderBusyError, PaircapsError, RecipeError, TrainingError
 from paircaps.experiments.budget import Budget, total_steps
-from paircaps.experiments.pace import Pace, pace_of
+from paircaps.experiments.lengths import lengths_within
 from paircaps.experiments.paper import Experiment
 from paircaps.experiments.plan import (
     Choice,
@@ -80,27 +80,32 @@ def reproduce(
     experiments = _with_networks(experiments, choice, say)
     missing = _note_missing(experiments, choice, out, say)
     if hours is not None:
-        choice = replace(choice, lengths=_lengths(experiments, choice, out, hours, say))
+        choice = replace(choice, lengths=lengths_within(experiments, choice, out, hours, say))
     runs = plan_runs(experiments, choice, out)
     _require_same(runs)
     failed, done = [], 0
     for experiment in experiments:
         if experiment.kind == "times":
-            _time(experiment, choice, out, say)
-            done += 1
+            try:
+                _time(experiment, choice, out, say)
+                done += 1
+            except PaircapsError as error:
+                failed.append(f"{experiment.name}: {error}")
+                say(failed[-1])
     for number, run in enumerate(runs, 1):
         where = f"[{number}/{len(runs)}] {name_of(run)}"
         try:
             _train(run, where, say, quiet)
             done += 1
         except FolderBusyError:
-            say(f"{where}: another process is training it, and is left to it")
+            say(f"{where}: another process is training it, so it is skipped here")
             done += 1
         except PaircapsError as error:
             failed.append(f"{name_of(run)}: {error}")
             say(f"{where}: {error}")
             with suppress(OSError):  # of a full disk for instance; the others may do better
-                _write_reason(run.folder, str(error).splitlines()[0].replace(f"{run.folder}", run.folder.name))
+                place = run.folder.relative_to(out).as_posix()
+                _write_reason(run.folder, str(error).splitlines()[0].replace(f"{run.folder}", place))
     return Outcome(done, tuple(missing), tuple(failed))
 
 
@@ -135,6 +140,7 @@ def name_of(run: Run) -> str:
 
 def _train(run: Run, where: str, say: Say, quiet: bool) -> None:
     with locked_folder(run.folder) as folder:
+        _require_same([run])  # another process may have begun it since
         record, problem = examine(folder, with_weights=draws_pictures(run))
         if problem:
             say(f"{where}: {problem}, so it is trained again; what is left is in {set_aside(folder).name}")
@@ -151,12 +157,12 @@ def _train(run: Run, where: str, say: Say, quiet: bool) -> None:
 def _time(experiment: Experiment, choice: Choice, out: Path, say: Say) -> None:
     """Rows of times, as of a training: what is whole and was not measured in haste is not measured again."""
     brief = choice.budget != Budget() or bool(choice.lengths) or choice.limit is not None
-    seconds = _BRIEF_SECONDS if brief else MEASURED
     for source in wanted_sources(experiment, choice):
         file = RunFolder(study_folder(out, experiment, source.data)).metrics
         there = read_times(file)
+        seconds = max([_BRIEF_SECONDS if brief else MEASURED, *(row["seconds"] for row in there.values())])
         wanted = {variant.name for variant in wanted_variants(experiment, choice)}
-        if wanted <= set(there) and all(row.get("seconds", 0) >= seconds for row in there.values()):
+        if wanted <= set(there) and all(row["seconds"] >= seconds for row in there.values()):
             say(f"{experiment.name}, {source.data}: was measured already")
             continue
         say(f"{experiment.name}, {source.data}: measuring")
@@ -193,60 +199,22 @@ def _write_reason(folder: Path, reason: str) -> None:
     write_whole(folder / NOT_RUN, f"{reason}\n".encode())
 
 
-def _lengths(
-    experiments: Sequence[Experiment], choice: Choice, out: Path, hours: float, say: Say
-) -> dict[tuple[str, str], Budget]:
-    """What fits into so many hours, by study; one that has begun keeps its length, whatever the hours."""
-    lengths: dict[tuple[str, str], Budget] = {}
-    open_runs = []
-    for run in plan_runs(experiments, choice, out):
-        key = (run.experiment.name, run.source.data)
-        begun = begun_recipe(run.folder)
-        if begun is not None and key not in lengths:
-            exactly = begun.train.steps is not None
-            lengths[key] = Budget(steps=begun.train.steps) if exactly else Budget(epochs=begun.train.epochs)
-            say(f"{', '.join(key)}: was begun with {counted(total_steps(begun), 'step')} and keeps them")
-        open_runs.append((key, run))
-    left = [run for key, run in open_runs if key not in lengths]
-    if left:
-        share = _share(left, hours, say)
-        lengths |= {key: Budget(share=share) for key, _ in open_runs if key not in lengths}
-    return lengths
-
-
-def _share(runs: Sequence[Run], hours: float, say: Say) -> float:
-    """Of their own length, that trainings may have so that they take so many hours together."""
-    say("measuring how fast training is on this machine ...")
-    paces: dict[tuple[str, str, str], Pace] = {}
-    keys = [(run.experiment.name, run.source.data, run.variant.name) for run in runs]
-    for key, run in zip(keys, runs, strict=True):
-        if key not in paces:
-            paces[key] = pace_of(run.recipe)
-    growing, fixed = sum(paces[key].growing for key in keys) / 3600, sum(paces[key].fixed for key in keys) / 3600
-    if hours <= fixed:
-        raise RecipeError(
-            f"--hours: the tests at the end of {counted(len(runs), 'training')} alone take about {fixed:.2g} hours"
-        )
-    share = min(1.0, (hours - fixed) / growing)
-    whole = f"{counted(len(runs), 'training')} of full length: about {growing + fixed:.2g} hours"
-    say(f"{whole}; taking {100 * share:.3g} % of it")
-    return share
-
-
-def require_choice(experiments: Sequence[Experiment], choice: Choice) -> None:
+def require_known(experiments: Sequence[Experiment], choice: Choice) -> None:
     """Refuse a choice that leaves nothing to do.
 
     Raises:
-        PaircapsError: with what there is to choose from.
+        RecipeError: with what there is to choose from.
     """
     data = {source.data for experiment in experiments for source in _every_source(experiment)}
     networks = {variant.name for experiment in experiments for variant in experiment.variants}
     for what, wanted, known in (("data", choice.data, data), ("only", choice.variants, networks)):
         for name in wanted:
             if name not in known:
-                raise PaircapsError(f"--{what}: no {name!r} in these experiments; there is {', '.join(sorted(known))}")
+                raise RecipeError(f"--{what}: no {name!r} in these experiments; there is {', '.join(sorted(known))}")
     for section, keys in choice.changes.items():
         for key in keys:
+            if f"{section}.{key}" == "data.folder":
+                raise RecipeError("--set: data.folder is not for this: folders with data are named in $PAIRCAPS_DATA")
             if f"{section}.{key}" in _OWN_OPTIONS:
                 raise RecipeError(f"--set: {section}.{key} is what experiments differ in, or has an option of its own")
 

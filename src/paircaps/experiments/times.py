@@ -10,13 +10,14 @@ import torch
 from paircaps.bench.shapes import inference
 from paircaps.bench.timing import interleaved, repeats_within
 from paircaps.data.cards import CARDS
+from paircaps.errors import RecipeError
 from paircaps.experiments.paper import experiments
 from paircaps.models import create_model
 from paircaps.training.recipe import Model, options_of
 
 BATCH = 128
 MEASURED = 10.0
-"""Seconds of repeats of a network that make a result."""
+"""Seconds of repeats, of all networks together, that make a result."""
 
 _CASES = {"dynamic-1": "dynamic(1)", "dynamic": "dynamic(3)", "fm": "FM"}
 _IMAGES = {"cifar10": "CIFAR10", "fashion-mnist": "Fashion-MNIST"}
@@ -28,7 +29,7 @@ def time_inference(models: Mapping[str, Model], data: str, seconds: float) -> li
     Args:
         models: by name.
         data: whose shape the images have.
-        seconds: that all repeats of one network take together, more or less.
+        seconds: that all repeats of all networks take together, more or less.
     """
     channels, side, _ = CARDS[data].shape
     classes, images = len(CARDS[data].classes), torch.randn(BATCH, channels, side, side)
@@ -37,7 +38,11 @@ def time_inference(models: Mapping[str, Model], data: str, seconds: float) -> li
         options = options_of(model.options)
         if model.routing_options:
             options["routing_options"] = options_of(model.routing_options)
-        runs[name] = inference(create_model(model.name, classes, channels, side, model.routing, **options), images)
+        try:
+            network = create_model(model.name, classes, channels, side, model.routing, **options)
+        except (TypeError, ValueError) as error:
+            raise RecipeError(f"model: {error}") from None
+        runs[name] = inference(network.eval(), images)
     timings = interleaved(runs, repeats_within(runs, seconds))
     return [
         {"variant": name, "batch": BATCH, "seconds": seconds, **timing.in_milliseconds()}

@@ -140,7 +140,9 @@ def newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
         except CheckpointError as error:
             complaints.append(str(error))
     if complaints:
-        raise CheckpointError("no checkpoint can be read; --fresh starts over:\n  " + "\n  ".join(complaints))
+        raise CheckpointError(
+            "no checkpoint can be read; --fresh, or another folder, starts over:\n  " + "\n  ".join(complaints)
+        )
     return None, []
 
 

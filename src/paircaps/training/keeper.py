@@ -87,7 +87,10 @@ class Keeper:
             warnings.warn(f"{complaint}; going on from an earlier one", stacklevel=2)
         metrics = self.folder.metrics
         if found is None and metrics.exists() and metrics.stat().st_size:
-            raise TrainingError(f"{self.folder.path}: has metrics but no checkpoint to go on from; --fresh starts over")
+            raise TrainingError(
+                f"{self.folder.path}: has metrics but no checkpoint to go on from; "
+                "--fresh, or another folder, starts over"
+            )
         return found
 
     def _take(self, found: checkpoint.Checkpoint) -> None:
@@ -95,7 +98,7 @@ class Keeper:
         if facts["data"] != self.data_facts:
             raise TrainingError(
                 f"{self.folder.path}: its run had other images: {_counts(facts['data'])}, now "
-                f"{_counts(self.data_facts)}. --fresh starts over"
+                f"{_counts(self.data_facts)}. --fresh, or another folder, starts over"
             )
         threads = torch.get_num_threads()
         if facts["threads"] != threads or facts["torch"] != torch.__version__:

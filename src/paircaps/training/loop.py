@@ -286,7 +286,7 @@ class Training:
         return TrainingError(
             f"stopped before step {self.state.counters.step + 1:,} changed any weight: {error}. "
             f"`paircaps replay {self.folder.path}` shows it again. A lower optimiser.lr or an optimiser.clip_norm may "
-            "help, with --fresh"
+            "help, with --fresh or in another folder"
         )
 
     # --- what is written and shown -------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ class MetricsFile(_Rows):
             self._file.close()
             raise TrainingError(
                 f"{path}: has {there:,} bytes, {length:,} when the checkpoint was written: rows are missing. "
-                "Put the file back, or start over with --fresh"
+                "Put the file back, or start over with --fresh or in another folder"
             )
         self._file.truncate(length)
         sync_folder(path.parent)

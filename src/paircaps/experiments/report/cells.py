@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paircaps.experiments.budget import epochs_of, share_of, total_steps
+from paircaps.experiments.budget import Budget, epochs_of, share_of, total_steps
 from paircaps.experiments.paper import Quoted
 from paircaps.experiments.plan import Choice, all_sources, paper_recipe, run_recipe
 from paircaps.experiments.records import Cell, Record, Summary, summarise
@@ -12,8 +12,8 @@ from paircaps.experiments.report.parts import Entry, nothing
 from paircaps.training.recipe import Recipe
 from paircaps.training.recipe_text import changed_values
 
-_TOLD = ("train.epochs", "train.steps", "schedule.drops", "schedule.every", "schedule.warm_up")
-"""Keys that go with the length, which is told anyway."""
+_TOLD = ("train.epochs", "train.steps")
+"""The length, which is told anyway."""
 
 _WHOLE = 0.995
 """Share of the paper's length from which a training counts as as long."""
@@ -67,9 +67,10 @@ def _other_settings(cell: Cell) -> list[str]:
     """What was set by hand: where a recipe is neither the paper's nor that of a short training."""
     recipe = cell.records[0].recipe
     source = next(source for source in all_sources(cell.study) if source.data == cell.data)
+    budget = Budget(recipe.train.epochs) if recipe.train.steps is None else Budget(steps=recipe.train.steps)
     found = []
     for short in (False, True):
-        choice = Choice(limit=recipe.data.limit, short=short)
+        choice = Choice(budget, limit=recipe.data.limit, short=short)
         expected = run_recipe(cell.experiment, source, cell.variant, recipe.train.seed, choice)
         changes = changed_values(expected, recipe)
         found.append({key: value for key, (_, value) in changes.items() if not key.startswith(_TOLD)})
@@ -86,7 +87,7 @@ def length_notes(cell: Cell) -> list[str]:
         notes.append(f"at most {recipe.data.limit:,} images of a split")
     share = share_of(recipe, paper)
     if not _WHOLE < share < 1 / _WHOLE:
-        notes.append(f"{length(recipe, paper)}: {share_in_words(share)} of the paper's")
+        notes.append(f"{length(recipe, paper)}: {share_in_words(share)} of {cell.experiment.whose}")
     return notes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paircaps._figures import as_png, new_figure
@@ -13,6 +13,9 @@ from paircaps.experiments.records import Cell, Record
 
 COLOURS = {"fm": "#e8710a", "fm-runs": "#a33c00", "dynamic": "#2166c8", "em": "#2f8f4e", "pool": "#6b6b6b"}
 """Of a network, by the beginning of its name."""
+
+MARKERS = {"fm": "o", "fm-runs": "D", "dynamic": "s", "em": "v", "pool": "^"}
+"""The same, for who cannot tell the colours apart, and where lines lie on each other."""
 
 _WRAP = 38
 
@@ -35,26 +38,40 @@ def draw_curves(experiment: Experiment, cells: Sequence[Cell]) -> bytes:
 
 
 def _panel(axis: Any, cells: Sequence[Cell]) -> None:
+    least = []
     for cell in cells:
         if not cell.records:
             continue
-        colour = COLOURS.get(cell.variant.name) or COLOURS[cell.variant.name.split("-")[0]]
+        colour, shape = _of(COLOURS, cell.variant.name), _of(MARKERS, cell.variant.name)
         steps = _over_seeds(cell.records, "step", "accuracy") or _over_seeds(cell.records, "epoch", "train_accuracy")
         marker = "x" if len(steps) == 1 else ""
         title = f"{cell.variant.title}, training"
         axis.plot(*_middle(steps), color=colour, lw=1, ls=":", marker=marker, ms=5, label=title)
         epochs = _over_seeds(cell.records, "epoch", "validation_accuracy")
         places, means = _middle(epochs)
-        axis.plot(places, means, color=colour, lw=1.8, marker="o", ms=3, label=f"{cell.variant.title}, held back")
+        axis.plot(places, means, color=colour, lw=1.5, marker=shape, ms=4, label=f"{cell.variant.title}, held back")
+        least += [min(values) for values in epochs.values()]
         axis.fill_between(
             places, [min(v) for v in epochs.values()], [max(v) for v in epochs.values()], color=colour, alpha=0.15, lw=0
         )
     axis.set_xlim(left=0)
+    _look_at(axis, least)
     axis.set_xlabel("epoch", fontsize=9)
     axis.set_ylabel("accuracy, %", fontsize=9)
     axis.tick_params(labelsize=8)
     axis.grid(alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
+
+
+def _of(table: Mapping[str, str], name: str) -> str:
+    return table.get(name) or table[name.split("-")[0]]
+
+
+def _look_at(axis: Any, held_back: Sequence[float]) -> None:
+    """Leave out the steep beginning of training: the curves that are compared lie above it."""
+    if held_back:
+        top = axis.get_ylim()[1]
+        axis.set_ylim(bottom=max(0.0, min(held_back) - 0.25 * (top - min(held_back))), top=top)
 
 
 def _over_seeds(records: Sequence[Record], kind: str, name: str) -> dict[float, list[float]]:

@@ -26,7 +26,8 @@ def order_sentences(experiment: Experiment, cells: Sequence[Cell]) -> list[Findi
             here.setdefault(cell.data, []).append(cell)
     missing = [
         Finding(
-            f"Nothing on {study.data}: {', '.join(sorted({cell.reason for cell in cells if cell.study is study}))}."
+            f"Nothing on {study.data}: {', '.join(sorted({cell.reason for cell in cells if cell.study is study}))}.",
+            empty=True,
         )
         for study in experiment.studies
         if not any(cell.records for cell in cells if cell.study is study)
@@ -89,9 +90,11 @@ def _gap(one: Cell, other: Cell) -> str:
     difference = f"{other.variant.title}: {_signed(a.mean - b.mean)}"
     if a.error is None or b.error is None:
         few = "one seed each" if a.seeds == b.seeds else f"{a.seeds} and {b.seeds} seeds"
-        return f"{difference} points, of {few}, which cannot judge it"
+        return f"{difference} points, of {few}: too few to judge"
     error = math.hypot(a.error, b.error)
-    verdict = "clear" if abs(a.mean - b.mean) > critical(a, b) * error else "within what seeds alone may do"
+    if not error:
+        return f"{difference} points, of seeds that do not differ at all: nothing to judge by"
+    verdict = "clear" if abs(a.mean - b.mean) > critical(a, b) * error else "within the spread of the seeds"
     return f"{difference} ± {error:.2f} points, {verdict}"
 
 
@@ -99,8 +102,8 @@ def critical(a: Summary, b: Summary) -> float:
     """Standard errors from which two means differ clearly, by the freedom that so few seeds leave (Welch's test)."""
     squares = [((one.error or 0.0) ** 2, one.seeds - 1) for one in (a, b)]
     spread = sum(square**2 / freedom for square, freedom in squares)
-    freedom = sum(square for square, _ in squares) ** 2 / spread if spread else math.inf
-    return CRITICAL[min(len(CRITICAL), max(1, math.floor(freedom))) - 1] if math.isfinite(freedom) else 0.0
+    freedom = sum(square for square, _ in squares) ** 2 / spread
+    return CRITICAL[min(len(CRITICAL), max(1, math.floor(freedom))) - 1]
 
 
 def _signed(number: float) -> str:

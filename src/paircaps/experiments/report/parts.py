@@ -77,10 +77,12 @@ class Finding:
     Args:
         order: the networks, the best one first.
         detail: how far they are apart, and whether that says anything.
+        empty: whether it says that there is nothing.
     """
 
     order: str
     detail: str = ""
+    empty: bool = False
 
     def __str__(self) -> str:
         """All of it."""

@@ -23,8 +23,6 @@ from paircaps.training.folder import RunFolder
 Cells = Mapping[tuple[str, str], Cell]
 """By the paper's data and the name of a variant."""
 
-NOTHING = "Nothing "
-
 
 def section_of(experiment: Experiment, out: Path, pictures: Path) -> Section:
     """The section of an experiment, from its results.
@@ -44,15 +42,15 @@ def section_of(experiment: Experiment, out: Path, pictures: Path) -> Section:
     drawn, absent = _pictures(experiment, cells, pictures)
     machines = _machines(cells)
     return Section(
-        experiment.name,
-        f"{experiment.title}: {experiment.caption}",
-        experiment.claim,
-        tuple(order_sentences(experiment, list(cells.values()))),
-        _grid(experiment, cells),
-        drawn,
-        absent,
-        _runs(cells, machines),
-        tuple(f"{number} {line}" for line, number in machines.items()),
+        name=experiment.name,
+        title=f"{experiment.title}: {experiment.caption}",
+        claim=experiment.claim,
+        found=tuple(order_sentences(experiment, list(cells.values()))),
+        grid=_grid(experiment, cells),
+        pictures=drawn,
+        absent=absent,
+        runs=_runs(cells, machines),
+        machines=tuple(f"{number} {line}" for line, number in machines.items()),
     )
 
 
@@ -139,7 +137,7 @@ def _runs(cells: Cells, machines: Mapping[str, str]) -> Grid | None:
                 Entry(" ".join(numbers)),
             )
         )
-    titles = ("data", "network", "seeds", "steps", "of the paper's length", "settings", "test images", "run on")
+    titles = ("data", "network", "seeds", "steps", "of the full length", "settings", "test images", "run on")
     return Grid(tuple(Group("", (title,)) for title in titles), tuple(rows)) if rows else None
 
 
@@ -167,15 +165,15 @@ def _section_of_times(experiment: Experiment, out: Path) -> Section:
     ]
     machines = sorted({machine_line(times["machine"]) for times in measured.values() if times})
     return Section(
-        experiment.name,
-        f"{experiment.title}: {experiment.caption}",
-        experiment.claim,
-        tuple(_time_sentences(experiment, measured)) or (Finding("Nothing was measured here."),),
-        Grid(tuple(groups), tuple(rows)),
-        (),
-        (),
-        None,
-        tuple(machines),
+        name=experiment.name,
+        title=f"{experiment.title}: {experiment.caption}",
+        claim=experiment.claim,
+        found=tuple(_time_sentences(experiment, measured)) or (Finding("Nothing was measured here.", empty=True),),
+        grid=Grid(tuple(groups), tuple(rows)),
+        pictures=(),
+        absent=(),
+        runs=None,
+        machines=tuple(machines),
     )
 
 
@@ -193,7 +191,7 @@ def _time_entry(row: Row, times: Mapping[str, dict]) -> Entry:
     found = times.get(row.variant.name) if row.variant else None
     if found is None:
         return nothing("not run")
-    brief = ", in haste" if found["seconds"] < MEASURED else ""
+    brief = ", measured briefly" if found["seconds"] < MEASURED else ""
     spread = f"{found['low']:.1f} to {found['high']:.1f}, {found['repeats']} repeats{brief}"
     return Entry(f"{found['median']:.1f}", (spread,))
 

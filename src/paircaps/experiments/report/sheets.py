@@ -75,7 +75,7 @@ def _test_images(settings: Data, name: str, options: dict[str, object]) -> Image
 
 
 def _half(figure: Any, name: str, dataset: ImageDataset, network: Network, with_label: bool) -> None:
-    batch = dataset.batch(range(LOOKED_AT if len(dataset) > LOOKED_AT else len(dataset)))
+    batch = dataset.batch(range(min(LOOKED_AT, len(dataset))))
     first = [int((batch.labels == label).nonzero()[0]) for label in batch.labels.unique()][::2][:_SHOWN]
     seen = reconstruct(network, batch.images[first])
     axes = figure.subplots(2, len(first), squeeze=False)

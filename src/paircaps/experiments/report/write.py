@@ -10,15 +10,16 @@ from paircaps.experiments.paper import Experiment, experiments
 from paircaps.experiments.plan import RUNS
 from paircaps.experiments.report.page import PICTURES, as_html, as_markdown
 from paircaps.experiments.report.parts import Entry, Grid, Group, Section
-from paircaps.experiments.report.sections import NOTHING, section_of
+from paircaps.experiments.report.sections import section_of
 
 TITLE = "The paper, reproduced"
 _INTRO = (
     "“An Efficient Agreement Mechanism in CapsNets By Pairwise Product”: its tables and figures beside what came out "
-    "here. Numbers in the columns “here” come from the metrics.jsonl of trainings; those in the columns “paper” are as "
-    "printed. Deviations are over seeds, with n − 1. What was run with less than the paper's training, or on other "
-    "data, says so in its cell; a length in percent is that of the images seen, each as often as it was. Validation "
-    "chooses the weights, and the test images are looked at once.",
+    "here. Numbers in the columns “here” come from the metrics.jsonl of trainings; those in the columns “paper” are "
+    "as printed. The ± behind an accuracy is its deviation over seeds, with n − 1; behind a difference it is the "
+    "standard error. What was run with less than the paper's training, or on other data, says so in its cell; a "
+    "length in percent is that of the images seen, each as often as it was. A tenth of the training images is held "
+    "back: it chooses the weights, and the test images are looked at once.",
     "A difference is called clear when chance alone, over so few seeds, exceeds it in less than one case of twenty "
     "(Welch's t test).",
 )
@@ -61,17 +62,17 @@ def _is_in(experiment: Experiment, out: Path) -> bool:
 
 
 def _overview(sections: list[Section], out: Path) -> Grid:
-    """A line an experiment of the paper, run or not."""
+    """A line an experiment: those of the paper run or not, others if they were."""
     there = {section.name: section for section in sections}
     rows = []
     for experiment in experiments().values():
         section = there.get(experiment.name)
+        if section is None and experiment.after:
+            continue
         if section is None:
-            here = Entry(f"Not run: paircaps reproduce {experiment.name} --out {out.name}", pale=True)
+            here = Entry(f"Not run: paircaps reproduce {experiment.name} --out {out.resolve().name}", pale=True)
         else:
-            here = Entry(
-                "\n".join(finding.order for finding in section.found), pale=section.found[0].order.startswith(NOTHING)
-            )
+            here = Entry("\n".join(finding.order for finding in section.found), pale=section.found[0].empty)
         rows.append((Entry(experiment.title), Entry(experiment.claim), here))
     titles = ("of the paper", "it says", "here")
     return Grid(tuple(Group("", (title,)) for title in titles), tuple(rows))

@@ -1,0 +1,111 @@
+"""``--hours``: how long each study may be. The plan is written down, so that the same command goes on by it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from paircaps._files import write_whole
+from paircaps._words import counted
+from paircaps.errors import RecipeError
+from paircaps.experiments.budget import Budget, total_steps
+from paircaps.experiments.pace import Pace, pace_of
+from paircaps.experiments.paper import Experiment
+from paircaps.experiments.plan import RUNS, Choice, Run, plan_runs
+from paircaps.experiments.remains import begun_recipe
+
+PLAN = "lengths.json"
+"""What a command with ``--hours`` has planned, beside the folders of its trainings."""
+
+Lengths = dict[tuple[str, str], Budget]
+"""By experiment and data."""
+
+Say = Callable[[str], None]
+
+
+def lengths_within(experiments: Sequence[Experiment], choice: Choice, out: Path, hours: float, say: Say) -> Lengths:
+    """What fits into so many hours, by study.
+
+    A study that has begun keeps its length, and a plan of the same command is kept; the others get the same share each.
+
+    Args:
+        experiments: to make again.
+        choice: how much of them.
+        out: the folder of all results.
+        hours: that their trainings may take together.
+        say: told what is decided, a line at a time.
+    """
+    runs = plan_runs(experiments, choice, out)
+    lengths = _begun(runs, say)
+    (out / RUNS).mkdir(parents=True, exist_ok=True)
+    with FileLock(out / RUNS / f".{PLAN}.lock"):  # of two that are started together, the second takes the first one's
+        asked = _asked(experiments, choice, hours)
+        planned = _read(out / RUNS / PLAN, asked)
+        left = [run for run in runs if _key(run) not in lengths]
+        if any("/".join(_key(run)) not in planned for run in left):
+            share = _share(left, hours, say)
+            planned = {"/".join(_key(run)): max(1, round(share * total_steps(run.recipe))) for run in left}
+            write_whole(out / RUNS / PLAN, json.dumps({"asked": asked, "steps": planned}, indent=2).encode())
+    return lengths | {_key(run): Budget(steps=planned["/".join(_key(run))]) for run in left}
+
+
+def _key(run: Run) -> tuple[str, str]:
+    return run.experiment.name, run.source.data
+
+
+def _begun(runs: Sequence[Run], say: Say) -> Lengths:
+    lengths: Lengths = {}
+    for run in runs:
+        begun = begun_recipe(run.folder)
+        if begun is not None and _key(run) not in lengths:
+            exactly = begun.train.steps is not None
+            lengths[_key(run)] = Budget(steps=begun.train.steps) if exactly else Budget(epochs=begun.train.epochs)
+            say(f"{', '.join(_key(run))}: was begun with {counted(total_steps(begun), 'step')} and keeps them")
+    return lengths
+
+
+def _asked(experiments: Sequence[Experiment], choice: Choice, hours: float) -> dict[str, Any]:
+    """A command, as far as lengths depend on it."""
+    return {
+        "experiments": [experiment.name for experiment in experiments],
+        "hours": hours,
+        "seeds": choice.seeds,
+        "limit": choice.limit,
+        "short": choice.short,
+        "data": list(choice.data),
+        "only": list(choice.variants),
+        "set": str(choice.changes),
+    }
+
+
+def _read(path: Path, asked: dict[str, Any]) -> dict[str, int]:
+    """Steps by study, as the same command has planned them; none if another has, or the file is damaged."""
+    try:
+        plan = json.loads(path.read_text(encoding="utf-8"))
+        steps = {str(key): int(value) for key, value in plan["steps"].items()}
+        return steps if plan["asked"] == asked and min(steps.values(), default=1) > 0 else {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def _share(runs: Sequence[Run], hours: float, say: Say) -> float:
+    """Of their own length, that trainings may have so that they take so many hours together."""
+    say("measuring how fast training is on this machine ...")
+    paces: dict[tuple[str, str, str], Pace] = {}
+    keys = [(*_key(run), run.variant.name) for run in runs]
+    for key, run in zip(keys, runs, strict=True):
+        if key not in paces:
+            paces[key] = pace_of(run.recipe)
+    growing, fixed = sum(paces[key].growing for key in keys) / 3600, sum(paces[key].fixed for key in keys) / 3600
+    if hours <= fixed:
+        raise RecipeError(
+            f"--hours: the tests at the end of {counted(len(runs), 'training')} alone take about {fixed:.2g} hours"
+        )
+    share = min(1.0, (hours - fixed) / growing)
+    whole = f"{counted(len(runs), 'training')} of full length: about {growing + fixed:.2g} hours"
+    say(f"{whole}; taking {100 * share:.3g} % of it")
+    return share
