@@ -173,7 +173,9 @@ def experiments() -> dict[str, Experiment]:
         name: Variant(name, facts["title"], facts.get("set", {}), facts.get("pooled", False))
         for name, facts in titles.items()
     }
-    return {name: _experiment(name, facts, variants) for name, facts in tree.items()}
+    return {
+        name: _experiment(name, {**tree.get(facts.get("base"), {}), **facts}, variants) for name, facts in tree.items()
+    }
 
 
 def find_experiments(names: list[str]) -> list[Experiment]:

@@ -56,7 +56,7 @@ def section_of(experiment: Experiment, out: Path, pictures: Path) -> Section:
 
 def _grid(experiment: Experiment, cells: Cells) -> Grid:
     groups = [Group("", (label,)) for label in (*experiment.labels, "Params, here")]
-    prints = experiment.kind != "curves"  # figures are drawings, without a number
+    prints = experiment.kind != "curves" and not experiment.after  # figures are drawings, without a number
     groups += [Group(column.title, ("paper", "here") if prints else ("here",)) for column in experiment.columns]
     rows = []
     for row in experiment.rows:
