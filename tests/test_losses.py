@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -30,6 +32,16 @@ def test_auto_takes_the_loss_that_fits_the_activations(routing, options, labels,
 def test_cross_entropy_cannot_have_two_labels():
     with pytest.raises(ValueError, match="cross-entropy needs one label an image, these have 2: use margin"):
         Objective(network(labels=2), Loss("cross-entropy"))
+
+
+def test_cross_entropy_is_e11_on_the_activations():
+    objective = Objective(network(), Loss("cross-entropy")).eval()
+    images, labels = torch.rand(3, 1, 16, 16), torch.tensor([2, 0, 3])
+    a = objective.network(images).activation.double().tolist()
+    by_hand = sum(
+        math.log(sum(math.exp(a_j) for a_j in row)) - row[label] for row, label in zip(a, labels.tolist(), strict=True)
+    )
+    assert objective(images, labels, images).loss.item() == pytest.approx(by_hand, rel=1e-5)
 
 
 def test_an_outcome_sums_over_images():

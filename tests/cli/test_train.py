@@ -1,6 +1,7 @@
 """train, evaluate, predict, replay and demo, as a person types them."""
 
 import json
+import signal
 import subprocess
 import sys
 import tomllib
@@ -13,6 +14,7 @@ from training.small import WORDS, command
 import paircaps
 from paircaps.cli import main
 from paircaps.data import load_dataset
+from paircaps.training.signals import Stopped
 
 
 @pytest.fixture(autouse=True)
@@ -246,3 +248,19 @@ def test_your_own_pictures(run, tmp_path):
     code, out, _ = run("predict", tmp_path / "run", tmp_path / "pics")
     assert code == 0
     assert len(out.splitlines()) == 24
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_second_signal_on_the_way_out_leaves_the_word_of_the_first(run, monkeypatch, tmp_path, number, code):
+    """Once a dozen of them hid that the state was saved, behind a bare "stopped"."""
+
+    def train_and_be_stopped_twice(*_, **__):
+        try:
+            raise Stopped(number, 12)
+        finally:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("paircaps.cli.train.train", train_and_be_stopped_twice)
+    ended, _, said = run(*command(tmp_path / "run"))
+    assert ended == code
+    assert said == f"paircaps: stopped by {number.name} at step 12; the same command goes on\n"

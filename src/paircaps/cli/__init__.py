@@ -17,6 +17,7 @@ from typing import Any
 import paircaps
 from paircaps.cli import bench, data, demo, equivariance, estimate, evaluate, explain, reproduce, serve, train
 from paircaps.errors import PaircapsError, RecipeError
+from paircaps.training.signals import Stopped
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,8 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error), 2)
     except PaircapsError as error:
         return _fail(str(error))
-    except KeyboardInterrupt:
-        return _fail("stopped", 130)
+    except (Stopped, KeyboardInterrupt) as error:
+        return _stopped(error)
     except BrokenPipeError:  # the reader of a pipe, `| head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
@@ -77,6 +78,16 @@ def _speak_any_language() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+
+
+def _stopped(error: BaseException) -> int:
+    """A Ctrl-C while a training that has saved its state is on its way out changes nothing of what is said."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, Stopped):
+            return _fail(str(cause), cause.code)
+        cause = cause.__context__
+    return _fail("stopped", 130)
 
 
 def _fail(reason: str, code: int = 1) -> int:

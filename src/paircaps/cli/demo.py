@@ -11,7 +11,6 @@ from typing import Any
 
 from paircaps.cli.arguments import path, whole_number
 from paircaps.experiments.demo import run_demo
-from paircaps.training.signals import Stopped
 
 
 def add_commands(commands: Any) -> None:
@@ -30,18 +29,14 @@ def add_commands(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Train, test, compare."""
-    try:
-        table, files = run_demo(
-            options.out,
-            steps=options.steps,
-            limit=options.limit,
-            seed=options.seed,
-            fresh=options.fresh,
-            quiet=options.quiet,
-        )
-    except Stopped as stop:
-        print(f"paircaps: {stop}", file=sys.stderr)
-        return stop.code
+    table, files = run_demo(
+        options.out,
+        steps=options.steps,
+        limit=options.limit,
+        seed=options.seed,
+        fresh=options.fresh,
+        quiet=options.quiet,
+    )
     print(table)
     print("written:", *files, sep="\n  ")
     print(f"\nDraw a digit, and watch them disagree: {_command()} serve {shlex.quote(str(options.out))}")

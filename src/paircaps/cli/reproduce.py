@@ -16,7 +16,6 @@ from paircaps.experiments.plan import RUNS, Choice
 from paircaps.experiments.report import write_report
 from paircaps.experiments.reproduce import Outcome, reproduce, require_known
 from paircaps.training.recipe_text import Tree, merge, parse_setting
-from paircaps.training.signals import Stopped
 
 _ABOUT = """
 Make tables and figures of the paper again, each of ordinary trainings, and write a report of them. The same command
@@ -108,11 +107,7 @@ def run_reproduce(options: argparse.Namespace) -> int:
         changes=_changes(options.set),
     )
     require_known(wanted, choice)
-    try:
-        outcome = reproduce(wanted, options.out, choice, hours=options.hours, say=_say, quiet=options.quiet)
-    except Stopped as stop:
-        print(f"paircaps: {stop}", file=sys.stderr)
-        return stop.code
+    outcome = reproduce(wanted, options.out, choice, hours=options.hours, say=_say, quiet=options.quiet)
     if (options.out / RUNS).is_dir():
         _print_files(write_report(options.out))
     return _tell(outcome)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ from paircaps.training.recipe_text import (
     to_toml,
 )
 from paircaps.training.replay import replay
-from paircaps.training.signals import Stopped
 
 _ABOUT = """
 Train by a recipe. The same command again goes on where it was stopped, to the very same result.
@@ -91,12 +89,7 @@ def run_train(options: argparse.Namespace) -> int:
         return 0
     if options.out is None:
         raise RecipeError("--out DIR is missing: the folder of the run")
-    try:
-        result = train(options.recipe, options.out, fresh=options.fresh, quiet=options.quiet)
-    except Stopped as stop:
-        print(f"paircaps: {stop}", file=sys.stderr)
-        return stop.code
-    print(_result_line(result))
+    print(_result_line(train(options.recipe, options.out, fresh=options.fresh, quiet=options.quiet)))
     return 0
 
 
