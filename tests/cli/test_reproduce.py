@@ -1,8 +1,12 @@
 """``paircaps reproduce`` and ``paircaps report`` as typed."""
 
+import re
+
 import pytest
 
 from paircaps.data.files import VARIABLE
+from paircaps.experiments.pace import Pace
+from paircaps.experiments.paper import experiments
 
 
 @pytest.fixture(autouse=True)
@@ -74,3 +78,11 @@ def test_nothing_could_be_run(run, tmp_path):
     assert "nothing could be run" in errors
     assert "no data: table6: smallnorb is not here (paircaps data get smallnorb)" in errors
     assert "smallnorb is not here" in (tmp_path / "report.md").read_text()
+
+
+def test_the_list_has_every_experiment_and_those_named_alone(run, monkeypatch):
+    monkeypatch.setattr("paircaps.experiments.listing.pace_of", lambda recipe: Pace(1700.0, 100.0))
+    code, said, _ = run("reproduce", "--list")
+    assert code == 0
+    assert re.findall(r"^(\w+(?:-\w+)*)  ", said, flags=re.M) == list(experiments())
+    assert re.findall(r"^(\w+)  ", run("reproduce", "--list", "table4")[1], flags=re.M) == ["table3"]

@@ -88,7 +88,7 @@ def run_reproduce(options: argparse.Namespace) -> int:
     """List, or train and report."""
     if options.list:
         _say("timing every network for a moment ...")
-        print(listed(find_experiments(options.names or [ALL])), end="")
+        print(listed(find_experiments(options.names or list(experiments()))), end="")
         return 0
     if not options.names:
         raise RecipeError(f"NAME is missing: one of {', '.join((*experiments(), ALL))}; --list tells more of them")

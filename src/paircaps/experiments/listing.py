@@ -14,7 +14,8 @@ def listed(experiments: Sequence[Experiment]) -> str:
     """A paragraph an experiment; every network is timed for a moment."""
     lines = []
     for experiment in experiments:
-        lines += [f"{experiment.name}  {experiment.caption} (section {experiment.section})"]
+        where = f"not in the paper; after {experiment.after}" if experiment.after else f"section {experiment.section}"
+        lines += [f"{experiment.name}  {experiment.caption} ({where})"]
         lines += [f"    networks: {', '.join(variant.name for variant in experiment.variants)}"]
         for study in experiment.studies:
             source = source_here(study)
