@@ -86,3 +86,11 @@ def test_the_list_has_every_experiment_and_those_named_alone(run, monkeypatch):
     assert code == 0
     assert re.findall(r"^(\w+(?:-\w+)*)  ", said, flags=re.M) == list(experiments())
     assert re.findall(r"^(\w+)  ", run("reproduce", "--list", "table4")[1], flags=re.M) == ["table3"]
+
+
+@pytest.mark.parametrize("out", ["/proc/no-such-thing", f"/tmp/{'a' * 300}"])
+def test_a_folder_that_cannot_be_is_told_once(run, out):
+    code, _, errors = run("reproduce", "table3", "--limit", 64, "--epochs", 1, "--out", out)
+    assert code == 1
+    assert errors.startswith(f"paircaps: {out}")
+    assert errors.count("\n") == 1

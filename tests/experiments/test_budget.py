@@ -27,7 +27,7 @@ def test_the_length_of_the_paper_s_trainings():
 
 
 @pytest.mark.parametrize("recipe", [TABLE2, TABLE3, TABLE6], ids=["drops", "constant", "halving"])
-@pytest.mark.parametrize("budget", [Budget(epochs=7), Budget(share=0.031)], ids=["epochs", "share"])
+@pytest.mark.parametrize("budget", [Budget(epochs=7), Budget(steps=1_240)], ids=["epochs", "steps"])
 def test_the_rate_goes_the_same_way_in_less_time(recipe, budget):
     short = shortened(recipe, budget)
     long, steps = total_steps(recipe), total_steps(short)
@@ -45,11 +45,10 @@ def test_a_warm_up_keeps_its_proportion():
     assert shortened(cycle, Budget(epochs=1)).schedule.warm_up == 0.3, "which is a share already"
 
 
-def test_a_share_is_exact_in_steps():
-    half = shortened(TABLE3, Budget(share=0.5))
+def test_steps_are_exact():
+    half = shortened(TABLE3, Budget(steps=20_000))
     assert (half.train.steps, half.train.epochs) == (20_000, None)
     assert share_of(half, TABLE3) == 0.5
-    assert shortened(TABLE3, Budget(steps=20_000)) == half
 
 
 def test_the_paper_s_length_is_untouched():
@@ -72,12 +71,8 @@ def test_fewer_images_than_a_batch_are_one_step():
     assert images_shown(shortened(few, Budget(epochs=1))) == 58
 
 
-def test_a_share_is_of_the_recipe_s_own_steps_whatever_its_images():
-    # a recipe that counts steps takes as many of fewer images: a tenth of it is a tenth of those
-    limited = load_recipe("table3", {"data": {"limit": 64}})
-    assert total_steps(limited) == 40_000
-    assert total_steps(shortened(limited, Budget(share=0.1))) == 4_000
-    assert shortened(limited, Budget(share=1.0)).train.steps == 40_000
+def test_a_recipe_that_counts_steps_takes_as_many_of_fewer_images():
+    assert total_steps(load_recipe("table3", {"data": {"limit": 64}})) == 40_000
 
 
 def test_epochs_and_steps_whichever_is_less():

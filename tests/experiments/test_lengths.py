@@ -54,6 +54,7 @@ def begin(out, name, choice):
     for run in plan_runs(find_experiments([name]), choice, out):
         run.folder.mkdir(parents=True)
         RunFolder(run.folder).config.write_text(to_toml(run.recipe))
+        RunFolder(run.folder).timing.write_text('{"start": 0}\n')
 
 
 def test_hours_are_a_share_of_the_paper_s_length(plan):
@@ -85,6 +86,13 @@ def test_another_command_makes_a_plan_of_its_own(plan, machine, other):
     assert machine.measured == 1
 
 
+def test_a_plan_outlives_those_of_other_commands(plan, machine):
+    first, _ = plan("table3")
+    plan("table5", hours=2.0)
+    machine.seconds_a_step *= 1.2
+    assert plan("table3")[0] == first, "also when nothing of it is left but the plan"
+
+
 @pytest.mark.parametrize("hours", [0.2, 0.25, 0.3, 0.37, 0.4, 0.5])
 def test_more_seeds_have_the_length_of_the_first(plan, tmp_path, hours):
     # the share of one study, rounded to its steps, used to give another study other steps than it had begun with
@@ -106,7 +114,7 @@ def test_a_damaged_plan_is_made_again(plan, tmp_path, text):
     good = json.loads(path.read_text())
     if text.startswith("with"):
         steps = 0 if text.endswith("none") else "many"
-        text = json.dumps({**good, "steps": dict.fromkeys(good["steps"], steps)})
+        text = json.dumps([{**plan, "steps": dict.fromkeys(plan["steps"], steps)} for plan in good])
     path.write_text(text)
     assert plan("table3")[0] == first
     assert json.loads(path.read_text()) == good

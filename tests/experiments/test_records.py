@@ -1,6 +1,7 @@
 """What trainings left behind."""
 
 import json
+import shutil
 
 import pytest
 from experiments.results import finished, variant_of
@@ -47,6 +48,16 @@ def test_damage_is_told_with_what_to_do(tmp_path):
     assert cell_of(tmp_path).reason == "seed 0: a file of it is damaged; `paircaps reproduce` makes it again"
 
 
+TESTED = '{{"kind": "test", "images": {}, "accuracy": {}}}\n'
+WITHOUT_EPOCH = '{"kind": "epoch", "epoch": 1.0, "train_accuracy": 0.5}\n{"kind": "step", "accuracy": 0.5}\n'
+
+
+def test_the_rows_of_the_next_test_are_whole_but_for_one_thing(tmp_path):
+    folder = finished(tmp_path, "table3", "affine-mnist", "fm", 0, 0.91)
+    folder.metrics.write_text('{"kind": "epoch", "epoch": 1.0, "train_accuracy": 0.5}\n' + TESTED.format(10, 0.5))
+    assert read_record(folder.path)
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -58,6 +69,12 @@ def test_damage_is_told_with_what_to_do(tmp_path):
         ("model", "[]"),
         ("config", "garb["),
         ("config", "[model]\nname = 3\n"),
+        ("config", '[data]\nname = "no-such-data"\n'),
+        ("metrics", '{"kind": "epoch", "epoch": 1.0, "train_accuracy": 0.5}\n' + TESTED.format('"10"', 0.5)),
+        ("metrics", '{"kind": "epoch", "epoch": 1.0, "train_accuracy": 0.5}\n' + TESTED.format(10, "NaN")),
+        ("metrics", '{"kind": "epoch", "train_accuracy": 0.5}\n' + TESTED.format(10, 0.5)),
+        ("metrics", '{"kind": "epoch", "epoch": 1.0, "train_accuracy": null}\n' + TESTED.format(10, 0.5)),
+        ("metrics", WITHOUT_EPOCH + TESTED.format(10, 0.5)),
     ],
 )
 def test_valid_words_of_the_wrong_kind_are_damage_too(tmp_path, name, text):
@@ -88,10 +105,18 @@ def test_times_that_are_damaged_are_none(tmp_path):
     row = {"kind": "time", "variant": "fm", "median": 1.0, "low": 1.0, "high": 1.0, "repeats": 5, "seconds": 1.0}
     file.write_text(json.dumps({"kind": "machine"}) + "\n" + json.dumps(row))
     assert list(read_times(file)) == ["fm"]
-    file.write_text(json.dumps({"kind": "machine"}) + "\n" + json.dumps({**row, "median": "?"}))
-    assert read_times(file) == {}
+    for damage in ({"median": "?"}, {"low": "1.0"}, {"repeats": None}, {"settings": 3}):
+        file.write_text(json.dumps({"kind": "machine"}) + "\n" + json.dumps({**row, **damage}))
+        assert read_times(file) == {}
     file.write_text("{")
     assert read_times(file) == {}
+
+
+def test_other_folders_are_no_seeds(tmp_path):
+    folder = finished(tmp_path, "table3", "affine-mnist", "fm", 0, 0.9)
+    for name in ("seed-²", "7", "seed-0.aside-1", "seed-"):
+        shutil.copytree(folder.path, folder.path.with_name(name))
+    assert [record.seed for record in cell_of(tmp_path).records] == [0]
 
 
 def test_seeds_come_in_order_and_the_paper_s_data_first(tmp_path):

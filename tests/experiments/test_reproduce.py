@@ -17,7 +17,7 @@ from paircaps.experiments.records import NOT_RUN, read_record
 from paircaps.experiments.report import write_report
 from paircaps.experiments.reproduce import reproduce, require_known
 from paircaps.training.folder import RunFolder, locked_folder
-from paircaps.training.loop import Result
+from paircaps.training.loop import Result, Training
 
 TINY = Choice(Budget(epochs=1), seeds=1, limit=64, variants=("fm",))
 
@@ -114,15 +114,19 @@ def test_a_picture_that_is_gone_is_drawn_again(make, tmp_path):
 
 
 def test_a_killed_training_goes_on(make, tmp_path, monkeypatch):
-    def killed(recipe, folder, **options):
-        RunFolder(folder).path.mkdir(parents=True, exist_ok=True)
+    def killed(training):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(room, "train", killed)
+        patch.setattr(Training, "_finish", killed)
         with pytest.raises(KeyboardInterrupt):
             make("table3")
+    steps, step = [], Training.step
+    monkeypatch.setattr(Training, "step", lambda training, batch: steps.append(batch) or step(training, batch))
     assert make("table3")[1].done == 1
+    assert not steps, "its only one was taken before"
+    assert make("table3", choice=replace(TINY, seeds=2))[1].done == 2
+    assert len(steps) == 1, "of the other seed"
 
 
 def test_missing_data_is_told_and_noted(make, tmp_path):
@@ -141,6 +145,23 @@ def test_other_settings_are_refused_before_anything_is_trained(make, tmp_path):
         make("table3", choice=other)
     assert not (tmp_path / "runs/table3/affine-glyphs/fm/seed-1").exists()
     assert read_record(tmp_path / "runs/table3/affine-glyphs/fm/seed-0"), "what is there stays"
+
+
+def test_seeds_that_this_command_does_not_train_must_be_alike_too(make, tmp_path):
+    make("table3", choice=replace(TINY, seeds=2))
+    shutil.rmtree(tmp_path / "runs/table3/affine-glyphs/fm/seed-0")
+    with pytest.raises(
+        TrainingError, match=r"seed-1: was begun with other settings.*\n  train\.epochs: 1 there, 2 here$"
+    ):
+        make("table3", choice=replace(TINY, budget=Budget(epochs=2)))
+
+
+def test_settings_that_are_refused_bind_nobody(make):
+    # they used to stand in the folder, and the right ones were refused for being others
+    _, outcome = make("table3", choice=replace(TINY, changes={"train": {"batch_size": 1}}))
+    assert outcome.done == 0
+    assert "batch" in outcome.failed[0]
+    assert make("table3")[1].done == 1
 
 
 def test_one_failure_does_not_stop_the_others(make, tmp_path, monkeypatch):
@@ -189,8 +210,8 @@ def test_what_another_process_has_begun_meanwhile_must_be_the_same(make, tmp_pat
     monkeypatch.setattr(room, "_require_same", lambda runs: None if len(runs) > 1 else real(runs))
     finished(tmp_path, "table3", "affine-glyphs", "fm", 1, 0.9, choice=replace(TINY, budget=Budget(epochs=5)))
     _, outcome = make("table3", choice=replace(TINY, seeds=2))
-    assert outcome.done == 1
-    assert "seed-1: was begun with other settings" in outcome.failed[0]
+    assert outcome.done == 0
+    assert all("seed-1: was begun with other settings" in line for line in outcome.failed)
 
 
 def test_a_training_that_was_killed_before_its_first_row_begins_anew(make, tmp_path):
@@ -244,6 +265,16 @@ def test_a_setting_that_a_timed_network_does_not_take_fails_there_alone(make):
     _, outcome = make("table1", "table3", choice=choice)
     assert outcome.failed[0].startswith("table1: model: model 'capsnet-light' has no option 'blocks'; it takes ")
     assert outcome.done == 1
+
+
+def test_times_of_other_networks_are_not_passed_off_as_these(make, tmp_path):
+    brief = Choice(Budget(epochs=1), data=("fashion-mnist",), variants=("fm",))
+    narrow = replace(brief, changes={"model": {"options": {"filters": 8}}, "train": {"ema": 0.5}})
+    assert make("table1", choice=narrow)[1].done == 1
+    write_report(tmp_path)
+    assert 'measured briefly; model.options = {"filters" = 8})' in (tmp_path / "report.md").read_text()
+    _, outcome = make("table1", choice=brief)
+    assert "fm was measured with other settings" in outcome.failed[0]
 
 
 def test_a_real_time(make, tmp_path):

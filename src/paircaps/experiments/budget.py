@@ -11,16 +11,14 @@ from paircaps.training.recipe import Data, Recipe, Schedule
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a training is: the paper's length, so many epochs or steps, or a share of the paper's.
+    """How long a training is: the paper's length, or so many epochs or steps.
 
     Args:
         epochs: of every training.
-        share: of the recipe's own length, in 0..1.
-        steps: exactly so many, as another training of the same study has.
+        steps: exactly so many.
     """
 
     epochs: int | None = None
-    share: float | None = None
     steps: int | None = None
 
 
@@ -69,9 +67,7 @@ def shortened(recipe: Recipe, budget: Budget) -> Recipe:
     if budget.epochs is not None:
         train = replace(recipe.train, epochs=budget.epochs, steps=None)
     else:
-        share = 1.0 if budget.share is None else budget.share
-        steps = budget.steps or max(1, round(share * total_steps(recipe)))
-        train = replace(recipe.train, epochs=None, steps=steps)
+        train = replace(recipe.train, epochs=None, steps=budget.steps)
     changed = replace(recipe, train=train)
     return replace(changed, schedule=stretched(recipe.schedule, epochs_of(changed) / epochs_of(recipe)))
 

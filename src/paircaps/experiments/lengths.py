@@ -19,7 +19,7 @@ from paircaps.experiments.plan import RUNS, Choice, Run, plan_runs
 from paircaps.experiments.remains import begun_recipe
 
 PLAN = "lengths.json"
-"""What a command with ``--hours`` has planned, beside the folders of its trainings."""
+"""What commands with ``--hours`` have planned, beside the folders of their trainings."""
 
 Lengths = dict[tuple[str, str], Budget]
 """By experiment and data."""
@@ -44,12 +44,13 @@ def lengths_within(experiments: Sequence[Experiment], choice: Choice, out: Path,
     (out / RUNS).mkdir(parents=True, exist_ok=True)
     with FileLock(out / RUNS / f".{PLAN}.lock"):  # of two that are started together, the second takes the first one's
         asked = _asked(experiments, choice, hours)
-        planned = _read(out / RUNS / PLAN, asked)
+        plans = _read(out / RUNS / PLAN)
+        planned = next((steps for other, steps in plans if other == asked), {})
         left = [run for run in runs if _key(run) not in lengths]
         if any("/".join(_key(run)) not in planned for run in left):
             share = _share(left, hours, say)
             planned = {"/".join(_key(run)): max(1, round(share * total_steps(run.recipe))) for run in left}
-            write_whole(out / RUNS / PLAN, json.dumps({"asked": asked, "steps": planned}, indent=2).encode())
+            _write(out / RUNS / PLAN, [*(plan for plan in plans if plan[0] != asked), (asked, planned)])
     return lengths | {_key(run): Budget(steps=planned["/".join(_key(run))]) for run in left}
 
 
@@ -82,14 +83,20 @@ def _asked(experiments: Sequence[Experiment], choice: Choice, hours: float) -> d
     }
 
 
-def _read(path: Path, asked: dict[str, Any]) -> dict[str, int]:
-    """Steps by study, as the same command has planned them; none if another has, or the file is damaged."""
+def _read(path: Path) -> list[tuple[dict[str, Any], dict[str, int]]]:
+    """Steps by study, as each command has planned them; none if the file is damaged."""
     try:
-        plan = json.loads(path.read_text(encoding="utf-8"))
-        steps = {str(key): int(value) for key, value in plan["steps"].items()}
-        return steps if plan["asked"] == asked and min(steps.values(), default=1) > 0 else {}
+        plans = [
+            (plan["asked"], {str(key): int(value) for key, value in plan["steps"].items()})
+            for plan in json.loads(path.read_text(encoding="utf-8"))
+        ]
+        return [(asked, steps) for asked, steps in plans if min(steps.values(), default=1) > 0]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
+        return []
+
+
+def _write(path: Path, plans: Sequence[tuple[dict[str, Any], dict[str, int]]]) -> None:
+    write_whole(path, json.dumps([{"asked": asked, "steps": steps} for asked, steps in plans], indent=2).encode())
 
 
 def _share(runs: Sequence[Run], hours: float, say: Say) -> float:

@@ -10,14 +10,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from paircaps.data.cards import CARDS
 from paircaps.errors import TrainingError
 from paircaps.experiments.paper import Experiment, Study, Variant
 from paircaps.experiments.plan import SEED, all_sources, study_folder
+from paircaps.training.datasets import tested_name
 from paircaps.training.folder import RunFolder
 from paircaps.training.recipe import Recipe
 
 NOT_RUN = "not-run.txt"
 """Why there is no result in a folder, in words."""
+
+_NEEDED = {
+    "step": ("epoch", "accuracy"),
+    "epoch": ("epoch", "train_accuracy"),
+    "test": ("accuracy", "images"),
+    "time": ("median", "low", "high", "repeats", "seconds"),
+}
+_POSSIBLE = ("validation_accuracy", "plain_accuracy")
+"""Numbers of a row of metrics by its kind, and of any row, that a report shows."""
 
 
 @dataclass(frozen=True)
@@ -116,13 +127,24 @@ def read_record(path: Path) -> Record | None:
         return None
     try:
         machine = dict(json.loads(folder.model.read_text(encoding="utf-8"))["trained"]["machine"])
+        for row in rows:
+            _require_numbers(row)
         record = Record(path, folder.read_recipe(), tuple(rows), machine)
-        for name in ("train", "test"):
-            record.measure(name)
-        int(record.kind("test")[-1]["images"])
+        _ = [CARDS[name] for name in (record.recipe.data.name, tested_name(record.recipe.data))]
+        _ = [record.measure(name) for name in ("train", "test")]
     except (OSError, ValueError, KeyError, TypeError, IndexError):
-        raise TrainingError(f"{path}: {folder.model.name} or {folder.metrics.name} is damaged") from None
+        raise TrainingError(
+            f"{path}: {folder.model.name}, {folder.metrics.name} or {folder.config.name} is damaged"
+        ) from None
     return record
+
+
+def _require_numbers(row: dict[str, Any]) -> None:
+    """Refuse a row of metrics whose numbers a report cannot show."""
+    values = [row[name] for name in _NEEDED.get(row["kind"], ())]
+    values += [row[name] for name in _POSSIBLE if row.get(name) is not None]
+    if not all(isinstance(value, int | float) and math.isfinite(value) for value in values):
+        raise ValueError(f"not all numbers: {row}")
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -147,7 +169,8 @@ def read_times(path: Path) -> dict[str, dict[str, Any]]:
         rows = read_rows(path) if path.exists() else []
         times = {str(row["variant"]): row for row in rows if row["kind"] == "time"}
         for row in times.values():
-            _ = [float(row[key]) for key in ("median", "low", "high", "repeats", "seconds")]
+            _require_numbers(row)
+            _ = dict(row.get("settings", {}))
         return times if any(row["kind"] == "machine" for row in rows) else {}
     except (TrainingError, KeyError, TypeError, ValueError):
         return {}
@@ -181,7 +204,7 @@ def read_reason(folder: Path) -> str:
 def _read_seeds(place: Path) -> tuple[list[Record], str]:
     """Finished trainings of a network, and what is to be said of those that are not."""
     records, told, unfinished = [], [], []
-    for path in _seed_folders(place):
+    for path in seed_folders(place):
         seed = path.name.removeprefix(SEED)
         try:
             record = read_record(path)
@@ -199,8 +222,9 @@ def _read_seeds(place: Path) -> tuple[list[Record], str]:
     return records, "; ".join(told)
 
 
-def _seed_folders(place: Path) -> list[Path]:
+def seed_folders(place: Path) -> list[Path]:
+    """Folders of the trainings of a network, by seed."""
     if not place.is_dir():
         return []
-    folders = [path for path in place.iterdir() if path.is_dir() and path.name.removeprefix(SEED).isdigit()]
+    folders = [path for path in place.glob(f"{SEED}*") if path.is_dir() and path.name.removeprefix(SEED).isdecimal()]
     return sorted(folders, key=lambda path: int(path.name.removeprefix(SEED)))

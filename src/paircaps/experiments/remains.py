@@ -21,10 +21,10 @@ def draws_pictures(run: Run) -> bool:
 
 
 def begun_recipe(path: Path) -> Recipe | None:
-    """The recipe of a training that was begun in a folder; None if there is none that can be read."""
+    """The recipe of a training that was begun in a folder; None if none was, or it cannot be read."""
     folder = RunFolder(path)
     try:
-        return folder.read_recipe() if folder.config.exists() else None
+        return folder.read_recipe() if folder.config.exists() and folder.is_begun() else None
     except TrainingError:
         return None
 
@@ -45,7 +45,7 @@ def examine(folder: RunFolder, with_weights: bool) -> tuple[Record | None, str]:
         if not with_weights or _loads(folder):
             return record, ""
         return None, "" if checkpoints else "its weights are gone or damaged"
-    if not any(path.exists() for path in folder.everything()):
+    if not folder.is_begun():
         return None, ""
     if begun_recipe(folder.path) is None:
         return None, f"{folder.config.name} is gone or damaged"

@@ -13,8 +13,9 @@ from paircaps._words import counted
 from paircaps.errors import FolderBusyError, PaircapsError, RecipeError, TrainingError
 from paircaps.experiments.budget import Budget, total_steps
 from paircaps.experiments.lengths import lengths_within
-from paircaps.experiments.paper import Experiment
+from paircaps.experiments.paper import Experiment, Variant
 from paircaps.experiments.plan import (
+    RUNS,
     Choice,
     Run,
     Source,
@@ -25,13 +26,13 @@ from paircaps.experiments.plan import (
     wanted_sources,
     wanted_variants,
 )
-from paircaps.experiments.records import NOT_RUN, read_times
+from paircaps.experiments.records import NOT_RUN, read_times, seed_folders
 from paircaps.experiments.remains import begun_recipe, draws_pictures, examine, set_aside
 from paircaps.experiments.times import MEASURED, time_inference
 from paircaps.machine import describe_machine
 from paircaps.training.folder import RunFolder, locked_folder
 from paircaps.training.loop import train
-from paircaps.training.recipe_text import differences
+from paircaps.training.recipe_text import changed_values, differences
 
 _OWN_OPTIONS = (
     *("model.name", "model.routing", "model.routing_options", "loss.name"),
@@ -78,6 +79,9 @@ def reproduce(
         quiet: show no progress within a training.
     """
     experiments = _with_networks(experiments, choice, say)
+    plan_runs(experiments, choice, out)  # settings that are wrong are refused before anything is written
+    if experiments:
+        (out / RUNS).mkdir(parents=True, exist_ok=True)  # where that fails, nothing else can be done
     missing = _note_missing(experiments, choice, out, say)
     if hours is not None:
         choice = replace(choice, lengths=lengths_within(experiments, choice, out, hours, say))
@@ -122,15 +126,18 @@ def _with_networks(experiments: Sequence[Experiment], choice: Choice, say: Say) 
 
 
 def _require_same(runs: Sequence[Run]) -> None:
-    """Refuse to mix: a training that is there must have been begun with these settings."""
+    """Refuse to mix: trainings of a network that are there, of any seed, must have been begun with these settings."""
     for run in runs:
-        recipe = begun_recipe(run.folder)
-        found = [] if recipe is None else differences(recipe, run.recipe)
-        if found:
-            raise TrainingError(
-                f"{run.folder}: was begun with other settings. Take those, or another --out. It differs in"
-                "\n  " + "\n  ".join(found)
-            )
+        for folder in seed_folders(run.folder.parent):
+            recipe = begun_recipe(folder)
+            found = [] if recipe is None else differences(recipe, run.recipe)
+            if folder != run.folder:
+                found = [line for line in found if not line.startswith("train.seed:")]
+            if found:
+                raise TrainingError(
+                    f"{folder}: was begun with other settings. Take those, or another --out. It differs in"
+                    "\n  " + "\n  ".join(found)
+                )
 
 
 def name_of(run: Run) -> str:
@@ -160,21 +167,33 @@ def _time(experiment: Experiment, choice: Choice, out: Path, say: Say) -> None:
     for source in wanted_sources(experiment, choice):
         file = RunFolder(study_folder(out, experiment, source.data)).metrics
         there = read_times(file)
+        recipes = {variant.name: run_recipe(experiment, source, variant, 0, choice) for variant in experiment.variants}
+        settings = {
+            variant.name: _network_settings(experiment, source, variant, choice) for variant in experiment.variants
+        }
+        other = [name for name, row in there.items() if row.get("settings", {}) != settings.get(name, {})]
+        if other:
+            raise TrainingError(
+                f"{file}: {', '.join(other)} was measured with other settings. Take those, or another --out"
+            )
         seconds = max([_BRIEF_SECONDS if brief else MEASURED, *(row["seconds"] for row in there.values())])
         wanted = {variant.name for variant in wanted_variants(experiment, choice)}
         if wanted <= set(there) and all(row["seconds"] >= seconds for row in there.values()):
             say(f"{experiment.name}, {source.data}: was measured already")
             continue
         say(f"{experiment.name}, {source.data}: measuring")
-        models = {
-            variant.name: run_recipe(experiment, source, variant, 0, choice).model
-            for variant in experiment.variants
-            if variant.name in wanted | set(there)
-        }
+        models = {variant: recipes[variant].model for variant in recipes if variant in wanted | set(there)}
         rows = time_inference(models, source.data, seconds)
-        lines = [{"kind": "machine", **describe_machine()}, *({"kind": "time", **row} for row in rows)]
+        lines = [{"kind": "machine", **describe_machine()}]
+        lines += [{"kind": "time", **row, "settings": settings[row["variant"]]} for row in rows]
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, "".join(json.dumps(line) + "\n" for line in lines).encode())
+
+
+def _network_settings(experiment: Experiment, source: Source, variant: Variant, choice: Choice) -> dict[str, str]:
+    """What was set by hand of a network: nothing else changes the time of a forward pass."""
+    plain, asked = (run_recipe(experiment, source, variant, 0, made) for made in (replace(choice, changes={}), choice))
+    return {key: value for key, (_, value) in changed_values(plain, asked).items() if key.startswith("model.")}
 
 
 def _note_missing(experiments: Sequence[Experiment], choice: Choice, out: Path, say: Say) -> list[str]:

@@ -72,6 +72,10 @@ class RunFolder:
         files = (self.model, self.path / MODEL_WEIGHTS, self.metrics, self.timing)
         return (*files, self.events, self.failure, self.checkpoints, self.config)
 
+    def is_begun(self) -> bool:
+        """Whether more than a recipe is here: settings that were refused before the first step bind nobody."""
+        return any(path.exists() for path in self.everything() if path != self.config)
+
     def read_recipe(self) -> Recipe:
         """The recipe of the run that is here."""
         try:
@@ -128,7 +132,7 @@ def prepare(folder: RunFolder, recipe: Recipe, fresh: bool) -> None:
             written by a training: that is never removed.
     """
     remove_partial(folder)
-    if folder.config.exists():
+    if folder.config.exists() and folder.is_begun():
         found = differences(folder.read_recipe(), recipe)
         if found and not fresh:
             raise TrainingError(
@@ -138,7 +142,7 @@ def prepare(folder: RunFolder, recipe: Recipe, fresh: bool) -> None:
         if not fresh:
             return
         clear(folder)
-    strangers = [path.name for path in folder.everything() if path.exists()]
+    strangers = [path.name for path in folder.everything() if path.exists() and path != folder.config]
     if strangers:
         raise TrainingError(
             f"{folder.path}: holds {', '.join(strangers)}, but not of a run that could go on or be removed. "

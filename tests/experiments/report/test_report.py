@@ -69,7 +69,10 @@ def test_mirrored_and_limited_runs_say_so(tmp_path):
 def test_train_and_test_are_two_measures(tmp_path):
     finished(tmp_path, "table5", "multi-mnist", "fm", 0, 0.8, train_accuracy=0.85)
     cell = cell_of(tmp_path, "table5", "multi-mnist", "fm")
-    assert [result_entry(cell, measure).text for measure in ("train", "test")] == ["85.00", "80.00"]
+    train, test = (result_entry(cell, measure) for measure in ("train", "test"))
+    assert [train.text, test.text] == ["85.00", "80.00"]
+    assert "of the last epoch, while it learned" in train.notes
+    assert "of the last epoch, while it learned" not in test.notes
 
 
 def test_table_5_has_a_column_for_either(tmp_path):
@@ -84,6 +87,22 @@ def test_another_loss_than_the_paper_s_is_told(tmp_path):
     notes = {v: result_entry(cell_of(tmp_path, "table2", "cifar10", v), "test").notes for v in ("fm", "dynamic")}
     assert "margin loss" in notes["dynamic"]
     assert not any("loss" in note for note in notes["fm"])
+
+
+def test_the_loss_is_told_where_it_goes_by_the_network(tmp_path):
+    # Table 6 leaves the loss to each network, and nothing said which one had which
+    for variant in ("fm", "em"):
+        finished(tmp_path, "table6", "smallnorb", variant, 0, 0.9)
+    notes = {v: result_entry(cell_of(tmp_path, "table6", "smallnorb", v), "test").notes for v in ("fm", "em")}
+    assert "margin loss" in notes["em"]
+    assert not any("loss" in note for note in notes["fm"])
+
+
+def test_seeds_that_were_not_trained_alike_say_so_in_their_cell(tmp_path):
+    finished(tmp_path, "table3", "affine-mnist", "fm", 0, 0.9)
+    finished(tmp_path, "table3", "affine-mnist", "fm", 1, 0.5, choice=Choice(Budget(epochs=1), short=True))
+    notes = result_entry(cell_of(tmp_path, "table3", "affnist", "fm"), "test").notes
+    assert notes[1] == "seeds that were not trained alike (train.epochs)"
 
 
 def test_what_was_set_by_hand_is_told(tmp_path):
@@ -280,7 +299,7 @@ def test_a_table_in_the_paper_s_own_form(tmp_path):
     assert [entry.text for entry in rows["Sabour et al."]] == ["Sabour et al.", "13.40M", "–", "79.00", "–"]
     fm = rows["Ours (FM agreement)"]
     assert [entry.text for entry in fm[2:]] == ["195,376 + 186,145 of the decoder", "93.85 ± 0.29", "90.00"]
-    assert rows["The same with average pooling"][4].notes == ("not run",)
+    assert rows["The same with average pooling, as many parameters without the decoder"][4].notes == ("not run",)
     assert section.absent[0].startswith("No pictures:"), "its weights are not there"
     assert section.machines == ("[1] cpu a processor; cores 2; commit abc1234",)
 
@@ -348,6 +367,7 @@ def test_times(tmp_path):
                 "high": 40.0,
                 "repeats": 9,
                 "seconds": 10.0,
+                "settings": {"model.options": "{width = 3}"} if name == "dynamic" else {},
             }
         )
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -355,6 +375,8 @@ def test_times(tmp_path):
     fm = next(row for row in section.grid.rows if row[0].text == "FM agreement")
     assert [entry.text for entry in fm] == ["FM agreement", "5.22", "203.34", "20.0", "3.60", "125.39", "–"]
     assert fm[3].notes == ("19.0 to 40.0, 9 repeats",)
+    dynamic = next(row for row in section.grid.rows if row[0].text == "Dynamic routing (3)")
+    assert dynamic[3].notes == ("19.0 to 40.0, 9 repeats", "model.options = {width = 3}")
     order = "Order for images of cifar10, in milliseconds: FM agreement 20.0, Dynamic routing (3) 31.2."
     assert section.found[0].order == order
 

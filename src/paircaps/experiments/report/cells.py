@@ -33,6 +33,8 @@ def result_entry(cell: Cell, measure: str) -> Entry:
         return nothing(cell.reason)
     seen = summarise([100 * record.measure(measure) for record in cell.records])
     notes = [*budget_notes(cell), *([cell.reason] if cell.reason else [])]
+    if measure == "train":
+        notes.insert(0, "of the last epoch, while it learned")
     return Entry(percent(seen), (seeds_in_words(cell.records), *notes))
 
 
@@ -51,9 +53,12 @@ def budget_notes(cell: Cell) -> list[str]:
     """How a training differs from the paper's: data, length, schedule."""
     recipe, paper = cell.records[0].recipe, paper_recipe(cell.study)
     notes = length_notes(cell)
+    unlike = unlike_settings(cell.records, "train.seed")
+    if unlike:
+        notes.insert(0, f"seeds that were not trained alike ({unlike})")
     if recipe.schedule.name != paper.schedule.name:
         notes.append(f"{recipe.schedule.name}, rate {recipe.optimiser.lr:g}")
-    if recipe.loss.name not in (paper.loss.name, "auto") and paper.loss.name != "auto":
+    if recipe.loss.name not in (paper.loss.name, "auto"):
         notes.append(f"{recipe.loss.name} loss")
     if recipe.evaluate.mirror:
         rows = [record.kind("test")[-1] for record in cell.records]
@@ -61,6 +66,17 @@ def budget_notes(cell: Cell) -> list[str]:
         without = f"; {percent(summarise(plain))} without" if len(plain) == len(rows) else ""
         notes.append(f"with mirror images at test{without}")
     return [*notes, *_other_settings(cell)]
+
+
+def unlike_settings(records: Sequence[Record], *own: str) -> str:
+    """Keys in which trainings differ, though they should not; empty if they are alike.
+
+    Args:
+        records: of trainings that are put together.
+        own: beginnings of keys in which they may differ.
+    """
+    found = {key for record in records for key in changed_values(records[0].recipe, record.recipe)}
+    return ", ".join(sorted(key for key in found if not key.startswith(own)))
 
 
 def _other_settings(cell: Cell) -> list[str]:

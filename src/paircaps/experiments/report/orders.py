@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from paircaps.experiments.paper import Experiment
 from paircaps.experiments.records import Cell, Summary, summarise
-from paircaps.experiments.report.cells import length_notes, percent
+from paircaps.experiments.report.cells import length_notes, percent, unlike_settings
 from paircaps.experiments.report.parts import Finding
-from paircaps.training.recipe_text import differences
 
 CRITICAL = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
 """Standard errors that chance alone exceeds in one case of twenty, for 1, 2, 3 … degrees of freedom (Student's t)."""
@@ -39,7 +38,7 @@ def _of_data(data: str, cells: Sequence[Cell]) -> Finding:
     seen = {cell.variant.title: _summary(cell) for cell in cells}
     ranked = sorted(seen, key=lambda title: -seen[title].mean)
     results = "; ".join(f"{title} {percent(seen[title])}" for title in ranked)
-    unlike = _unlike(cells)
+    unlike = unlike_settings([record for cell in cells for record in cell.records], *_OWN)
     if unlike:
         caution = f"They were not trained alike ({unlike}), so the order says little."
         return Finding(f"On {data}, in percent: {results}. {caution}")
@@ -69,19 +68,6 @@ def _count(least: int, most: int) -> str:
 
 def _summary(cell: Cell) -> Summary:
     return summarise([100 * record.measure("test") for record in cell.records])
-
-
-def _unlike(cells: Sequence[Cell]) -> str:
-    """Keys in which trainings of a comparison differ, though they should not."""
-    first = cells[0].records[0].recipe
-    found = {
-        line.split(":")[0]
-        for cell in cells
-        for record in cell.records
-        for line in differences(first, record.recipe)
-        if not line.startswith(_OWN)
-    }
-    return ", ".join(sorted(found))
 
 
 def _gap(one: Cell, other: Cell) -> str:

@@ -193,7 +193,8 @@ def _time_entry(row: Row, times: Mapping[str, dict]) -> Entry:
         return nothing("not run")
     brief = ", measured briefly" if found["seconds"] < MEASURED else ""
     spread = f"{found['low']:.1f} to {found['high']:.1f}, {found['repeats']} repeats{brief}"
-    return Entry(f"{found['median']:.1f}", (spread,))
+    settings = [f"{key} = {value}" for key, value in found.get("settings", {}).items()]
+    return Entry(f"{found['median']:.1f}", (spread, *settings))
 
 
 def _time_sentences(experiment: Experiment, measured: Mapping[str, dict[str, dict]]) -> list[Finding]:
