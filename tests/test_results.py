@@ -14,12 +14,13 @@ RESULTS = ROOT / "results"
 
 
 @pytest.mark.skipif(bool(missing_splits("mnist")), reason="the pictures of the report are drawn from MNIST")
-def test_the_report_is_that_of_the_results(tmp_path):
-    shutil.copytree(RESULTS, tmp_path / "results")
-    page, text = write_report(tmp_path / "results")
-    assert text.read_text() == (RESULTS / "report.md").read_text(), "paircaps report results"
+@pytest.mark.parametrize("folder", [RESULTS, RESULTS / "longer"], ids=lambda folder: folder.name)
+def test_the_report_is_that_of_the_results(tmp_path, folder):
+    shutil.copytree(folder, tmp_path / folder.name)
+    page, text = write_report(tmp_path / folder.name)
+    assert text.read_text() == (folder / "report.md").read_text(), f"paircaps report {folder.relative_to(ROOT)}"
     embedded = re.compile(r'src="data:[^"]*"')  # another Matplotlib may draw another pixel
-    assert embedded.sub("", page.read_text()) == embedded.sub("", (RESULTS / "report.html").read_text())
+    assert embedded.sub("", page.read_text()) == embedded.sub("", (folder / "report.html").read_text())
 
 
 def test_no_weights_are_large():
@@ -27,10 +28,13 @@ def test_no_weights_are_large():
     assert large == []
 
 
-def test_accuracies_in_the_readme_are_in_the_report():
+def test_numbers_in_the_readme_are_in_a_report():
     text = (ROOT / "README.md").read_text()
     section = text.split("## The paper, reproduced")[1].split("\n## ")[0]
-    numbers = re.findall(r"\d\d\.\d\d(?: ± \d\.\d\d)?", section)
-    assert numbers
-    report = (RESULTS / "report.md").read_text()
-    assert [number for number in numbers if number not in report] == []
+    accuracies = re.findall(r"\d\d\.\d+(?: ± \d\.\d\d)?", section)
+    shares = re.findall(r"[\d.]+ % of the training", section)
+    assert accuracies
+    assert shares
+    reports = "".join(path.read_text() for path in RESULTS.rglob("report.md"))
+    assert [number for number in accuracies if number not in reports] == []
+    assert [share for share in shares if f" {share.split(' of')[0]} of " not in reports] == []

@@ -75,6 +75,9 @@ def test_the_rows_of_the_next_test_are_whole_but_for_one_thing(tmp_path):
         ("metrics", '{"kind": "epoch", "train_accuracy": 0.5}\n' + TESTED.format(10, 0.5)),
         ("metrics", '{"kind": "epoch", "epoch": 1.0, "train_accuracy": null}\n' + TESTED.format(10, 0.5)),
         ("metrics", WITHOUT_EPOCH + TESTED.format(10, 0.5)),
+        ("metrics", '{"kind": "epoch", "epoch": 1.0, "train_accuracy": 0.5}\n' + TESTED.format(10, 7.5)),
+        ("metrics", '{"kind": "epoch", "epoch": 1.0, "train_accuracy": 0.5}\n' + TESTED.format(10, -0.5)),
+        ("metrics", '{"kind": "epoch", "epoch": 1.0, "train_accuracy": 0.5}\n' + TESTED.format(10, "true")),
     ],
 )
 def test_valid_words_of_the_wrong_kind_are_damage_too(tmp_path, name, text):

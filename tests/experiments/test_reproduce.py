@@ -1,6 +1,7 @@
 """A set of ordinary trainings: skipped when done, made again when a file of it is gone, refused when they would mix."""
 
 import shutil
+import signal
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,7 @@ from paircaps.experiments.report import write_report
 from paircaps.experiments.reproduce import reproduce, require_known
 from paircaps.training.folder import RunFolder, locked_folder
 from paircaps.training.loop import Result, Training
+from paircaps.training.signals import Stopped
 
 TINY = Choice(Budget(epochs=1), seeds=1, limit=64, variants=("fm",))
 
@@ -127,6 +129,25 @@ def test_a_killed_training_goes_on(make, tmp_path, monkeypatch):
     assert not steps, "its only one was taken before"
     assert make("table3", choice=replace(TINY, seeds=2))[1].done == 2
     assert len(steps) == 1, "of the other seed"
+
+
+def test_a_training_that_was_stopped_before_its_first_row_goes_on(make, tmp_path, monkeypatch):
+    # its metrics.jsonl is empty, which used to be taken for a loss: "its checkpoints are gone", and all began anew
+    choice = replace(TINY, budget=Budget(steps=3))
+    taken, step = [], Training.step
+
+    def once(training, batch):
+        taken.append(training.state.counters.step)
+        return step(training, batch) or (signal.SIGINT if len(taken) == 1 else 0)
+
+    monkeypatch.setattr(Training, "step", once)
+    with pytest.raises(Stopped):
+        make("table3", choice=choice)
+    assert not RunFolder(tmp_path / "runs/table3/affine-glyphs/fm/seed-0").metrics.stat().st_size
+    said, outcome = make("table3", choice=choice)
+    assert outcome.done == 1
+    assert not any("aside" in line for line in said)
+    assert taken == [0, 1, 2]
 
 
 def test_missing_data_is_told_and_noted(make, tmp_path):

@@ -87,8 +87,9 @@ def add_commands(commands: Any) -> None:
 def run_reproduce(options: argparse.Namespace) -> int:
     """List, or train and report."""
     if options.list:
+        wanted = find_experiments(options.names or list(experiments()))
         _say("timing every network for a moment ...")
-        print(listed(find_experiments(options.names or list(experiments()))), end="")
+        print(listed(wanted), end="")
         return 0
     if not options.names:
         raise RecipeError(f"NAME is missing: one of {', '.join((*experiments(), ALL))}; --list tells more of them")

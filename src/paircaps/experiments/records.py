@@ -141,10 +141,11 @@ def read_record(path: Path) -> Record | None:
 
 def _require_numbers(row: dict[str, Any]) -> None:
     """Refuse a row of metrics whose numbers a report cannot show."""
-    values = [row[name] for name in _NEEDED.get(row["kind"], ())]
-    values += [row[name] for name in _POSSIBLE if row.get(name) is not None]
-    if not all(isinstance(value, int | float) and math.isfinite(value) for value in values):
-        raise ValueError(f"not all numbers: {row}")
+    names = [*_NEEDED.get(row["kind"], ()), *(name for name in _POSSIBLE if row.get(name) is not None)]
+    for name in names:
+        value, most = row[name], 1 if name.endswith("accuracy") else math.inf
+        if type(value) not in (int, float) or not 0 <= value <= most or math.isinf(value):
+            raise ValueError(f"{name}: {value}")
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paircaps.errors import ModelFileError, TrainingError
+from paircaps.errors import CheckpointError, ModelFileError, TrainingError
 from paircaps.experiments.plan import Run
 from paircaps.experiments.records import Record, read_record
 from paircaps.model_files import load
+from paircaps.training import checkpoint
 from paircaps.training.folder import RunFolder
 from paircaps.training.recipe import Recipe
 
@@ -40,20 +41,29 @@ def examine(folder: RunFolder, with_weights: bool) -> tuple[Record | None, str]:
         record = read_record(folder.path)
     except TrainingError:
         return None, "a file of it is damaged"
-    checkpoints = folder.checkpoints.is_dir() and any(folder.checkpoints.iterdir())
     if record is not None:
         if not with_weights or _loads(folder):
             return record, ""
-        return None, "" if checkpoints else "its weights are gone or damaged"
+        return None, "" if checkpoint.steps(folder.checkpoints) else "its weights are gone or damaged"
     if not folder.is_begun():
         return None, ""
     if begun_recipe(folder.path) is None:
         return None, f"{folder.config.name} is gone or damaged"
     if folder.model.exists():
         return None, f"{folder.metrics.name} is gone or cut short"
-    if checkpoints != bool(folder.metrics.exists() and folder.metrics.stat().st_size):  # killed before its first row
-        return None, f"{folder.metrics.name} or its checkpoints are gone"
-    return None, ""
+    return None, _torn(folder)
+
+
+def _torn(folder: RunFolder) -> str:
+    """What of an unfinished training is gone: it goes on from a checkpoint and the rows that were there by then."""
+    rows = folder.metrics.stat().st_size if folder.metrics.exists() else 0
+    try:
+        found, _ = checkpoint.newest(folder.checkpoints)
+    except CheckpointError:
+        return "its checkpoints are damaged"
+    if found is None:
+        return "its checkpoints are gone" if rows else ""
+    return f"rows of {folder.metrics.name} are gone" if rows < found.facts["counters"]["metrics_bytes"] else ""
 
 
 def _loads(folder: RunFolder) -> bool:

@@ -153,12 +153,12 @@ def _train(run: Run, where: str, say: Say, quiet: bool) -> None:
             say(f"{where}: {problem}, so it is trained again; what is left is in {set_aside(folder).name}")
     if record is not None:
         (run.folder / NOT_RUN).unlink(missing_ok=True)
-        say(f"{where}: was finished already, {100 * record.measure('test'):.2f} %")
+        say(f"{where}: was finished already, {100 * record.measure('test'):.2f} % in the test")
         return
     say(f"{where}: {counted(total_steps(run.recipe), 'step')}")
     result = train(run.recipe, run.folder, quiet=quiet)
     (run.folder / NOT_RUN).unlink(missing_ok=True)
-    say(f"{where}: {100 * result.trained['test_accuracy']:.2f} %")
+    say(f"{where}: {100 * result.trained['test_accuracy']:.2f} % in the test")
 
 
 def _time(experiment: Experiment, choice: Choice, out: Path, say: Say) -> None:

@@ -374,9 +374,9 @@ def test_times(tmp_path):
     section = section_of(PAPER["table1"], tmp_path, tmp_path)
     fm = next(row for row in section.grid.rows if row[0].text == "FM agreement")
     assert [entry.text for entry in fm] == ["FM agreement", "5.22", "203.34", "20.0", "3.60", "125.39", "–"]
-    assert fm[3].notes == ("19.0 to 40.0, 9 repeats",)
+    assert fm[3].notes == ("quartiles 19.0 to 40.0, 9 repeats",)
     dynamic = next(row for row in section.grid.rows if row[0].text == "Dynamic routing (3)")
-    assert dynamic[3].notes == ("19.0 to 40.0, 9 repeats", "model.options = {width = 3}")
+    assert dynamic[3].notes == ("quartiles 19.0 to 40.0, 9 repeats", "model.options = {width = 3}")
     order = "Order for images of cifar10, in milliseconds: FM agreement 20.0, Dynamic routing (3) 31.2."
     assert section.found[0].order == order
 

@@ -33,7 +33,8 @@ def draw_curves(experiment: Experiment, cells: Sequence[Cell]) -> bytes:
             _empty(axis, here[0].reason if here else "not run")
     handles = {text: line for axis in axes for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
     if handles:
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+        look = {"loc": "outside lower center", "fontsize": 8, "frameon": False, "columnspacing": 1.2}
+        figure.legend(handles.values(), handles.keys(), ncols=len(handles) // 2, **look)  # a column a network
     return as_png(figure)
 
 
@@ -50,7 +51,7 @@ def _panel(axis: Any, cells: Sequence[Cell]) -> None:
         epochs = _over_seeds(cell.records, "epoch", "validation_accuracy")
         places, means = _middle(epochs)
         axis.plot(places, means, color=colour, lw=1.5, marker=shape, ms=4, label=f"{cell.variant.title}, held back")
-        least += [min(values) for values in epochs.values()]
+        least += [*(min(values) for values in epochs.values()), *_middle(steps)[1][-1:]]
         axis.fill_between(
             places, [min(v) for v in epochs.values()], [max(v) for v in epochs.values()], color=colour, alpha=0.15, lw=0
         )
@@ -67,11 +68,11 @@ def _of(table: Mapping[str, str], name: str) -> str:
     return table.get(name) or table[name.split("-")[0]]
 
 
-def _look_at(axis: Any, held_back: Sequence[float]) -> None:
-    """Leave out the steep beginning of training: the curves that are compared lie above it."""
-    if held_back:
+def _look_at(axis: Any, seen: Sequence[float]) -> None:
+    """Leave out the steep beginning of training: what is to be seen lies above it."""
+    if seen:
         top = axis.get_ylim()[1]
-        axis.set_ylim(bottom=max(0.0, min(held_back) - 0.25 * (top - min(held_back))), top=top)
+        axis.set_ylim(bottom=max(-2.0, min(seen) - 0.25 * (top - min(seen))), top=top)
 
 
 def _over_seeds(records: Sequence[Record], kind: str, name: str) -> dict[float, list[float]]:

@@ -130,7 +130,7 @@ def _runs(cells: Cells, machines: Mapping[str, str]) -> Grid | None:
                 Entry(cell.data),
                 Entry(cell.variant.title),
                 Entry(seeds_in_words(cell.records)),
-                Entry(f"{total_steps(recipe):,} of {min(recipe.train.batch_size, training_images(recipe.data))}"),
+                Entry(f"{total_steps(recipe):,} × {min(recipe.train.batch_size, training_images(recipe.data))} images"),
                 Entry(f"{length(recipe, paper)} ({share_in_words(share_of(recipe, paper))})"),
                 Entry(settings),
                 Entry(f"{tested['images']:,}"),
@@ -192,7 +192,7 @@ def _time_entry(row: Row, times: Mapping[str, dict]) -> Entry:
     if found is None:
         return nothing("not run")
     brief = ", measured briefly" if found["seconds"] < MEASURED else ""
-    spread = f"{found['low']:.1f} to {found['high']:.1f}, {found['repeats']} repeats{brief}"
+    spread = f"quartiles {found['low']:.1f} to {found['high']:.1f}, {found['repeats']} repeats{brief}"
     settings = [f"{key} = {value}" for key, value in found.get("settings", {}).items()]
     return Entry(f"{found['median']:.1f}", (spread, *settings))
 

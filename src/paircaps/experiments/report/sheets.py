@@ -44,7 +44,7 @@ def sheet_of(cell: Cell, kind: str, folder: Path) -> Picture | str:
     if not cell.records:
         return f"No pictures: {cell.variant.title} was not run ({cell.reason})."
     record = cell.records[0]
-    caption = f"{_CAPTIONS[kind]} {cell.variant.title}, seed {record.seed}, on {cell.data}."
+    caption = f"{_CAPTIONS[kind]} {cell.variant.title}, seed {record.seed}, on {_shown(record.recipe.data)}."
     try:
         return Picture(name, draw(load(record.folder), record.recipe), caption)
     except PaircapsError as error:
@@ -56,6 +56,11 @@ def sheet_of(cell: Cell, kind: str, folder: Path) -> Picture | str:
         return f"No pictures: {error}"
 
 
+def _shown(settings: Data) -> str:
+    """Datasets that the pictures are of."""
+    return " and ".join(dict.fromkeys((settings.name, tested_name(settings))))
+
+
 def draw_redrawn(network: Network, recipe: Recipe) -> bytes:
     """Table 4: digits as in training and as in the test, over what is redrawn of them."""
     settings = recipe.data
@@ -64,8 +69,8 @@ def draw_redrawn(network: Network, recipe: Recipe) -> bytes:
         (tested_name(settings), _test_images(settings, tested_name(settings), tested_options(settings))),
     ]
     figure = new_figure(10.6, 3.1)
-    for place, (half, (name, dataset)) in enumerate(zip(figure.subfigures(1, 2), halves, strict=True)):
-        _half(half, name, dataset, network, with_label=place == 0)
+    for half, (name, dataset) in zip(figure.subfigures(1, 2), halves, strict=True):
+        _half(half, name, dataset, network)
     return as_png(figure)
 
 
@@ -74,7 +79,7 @@ def _test_images(settings: Data, name: str, options: dict[str, object]) -> Image
     return open_dataset(name, "test", settings.folder, {**options, "download": False})
 
 
-def _half(figure: Any, name: str, dataset: ImageDataset, network: Network, with_label: bool) -> None:
+def _half(figure: Any, name: str, dataset: ImageDataset, network: Network) -> None:
     batch = dataset.batch(range(min(LOOKED_AT, len(dataset))))
     first = [int((batch.labels == label).nonzero()[0]) for label in batch.labels.unique()][::2][:_SHOWN]
     seen = reconstruct(network, batch.images[first])
@@ -87,9 +92,8 @@ def _half(figure: Any, name: str, dataset: ImageDataset, network: Network, with_
         colour = INK if taken == label else _RED
         text = f"as {network.classes[taken]}" + ("" if taken == label else f", is {network.classes[label]}")
         axes[1, column].set_xlabel(text, fontsize=8, color=colour, labelpad=3)
-    if with_label:
-        axes[0, 0].set_ylabel("Input", fontsize=9)
-        axes[1, 0].set_ylabel("Output", fontsize=9)
+    axes[0, 0].set_ylabel("Input", fontsize=9)
+    axes[1, 0].set_ylabel("Output", fontsize=9)
 
 
 def draw_apart(network: Network, recipe: Recipe) -> bytes:
