@@ -64,3 +64,15 @@ def test_the_paper_s_accuracies_are_written_down_once():
     numbers = re.compile(r"93\.85|78\.29|94\.70|203\.34|93\.55")
     holders = {path.name for path in source.rglob("*.py") if numbers.search(path.read_text())}
     assert holders == set(), "code has none; recipes may mention them in a comment"
+
+
+def test_the_order_of_the_paper_by_its_numbers_or_its_words():
+    assert PAPER["table3"].paper_order("affnist", "fm", "em") == 1
+    assert PAPER["table3"].paper_order("affnist", "em", "fm") == -1
+    assert PAPER["table3"].paper_order("affnist", "fm", "pool") == 0, "which it does not have"
+    assert PAPER["table1"].paper_order("cifar10", "fm", "dynamic-1") == 1, "less time is better"
+    assert PAPER["table6"].paper_order("smallnorb", "dynamic-1", "em-2") == -1
+    assert PAPER["fig4"].paper_order("svhn", "fm-runs", "dynamic") == 1
+    assert PAPER["fig5"].paper_order("svhn", "fm", "dynamic") == 0, "about as good"
+    assert PAPER["fig5"].paper_order("cifar10", "dynamic", "fm") == -1
+    assert PAPER["table2-small"].paper_order("cifar10", "fm", "dynamic") == 0

@@ -115,6 +115,21 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Before:
+    """An order that the paper draws or tells without a number.
+
+    Args:
+        network: the better one, a variant.
+        other: the variant that it is better than.
+        data: on which.
+    """
+
+    network: str
+    other: str
+    data: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Experiment:
     """A table or a figure.
 
@@ -133,6 +148,7 @@ class Experiment:
         short: what a short training changes of every recipe.
         sheet: pictures that belong to it: ``redrawn``, ``apart`` or none.
         decimals: that the paper prints.
+        before: orders that the paper has without a number.
         after: the table whose networks and lengths it takes, where it is not in the paper itself.
     """
 
@@ -150,12 +166,28 @@ class Experiment:
     short: Mapping[str, Any]
     sheet: str
     decimals: int
+    before: tuple[Before, ...] = ()
     after: str = ""
 
     @property
     def variants(self) -> tuple[Variant, ...]:
         """Networks that are run here, in the order of the table."""
         return tuple(row.variant for row in self.rows if row.variant is not None)
+
+    def paper_order(self, data: str, one: str, other: str) -> int:
+        """1 where the paper has a network before another, −1 where behind it, 0 where it does not tell.
+
+        Args:
+            data: of the paper.
+            one: a variant.
+            other: another one.
+        """
+        printed = {row.variant.name: row.paper[data].mean for row in self.rows if row.variant and data in row.paper}
+        if one in printed and other in printed:
+            above = (printed[one] > printed[other]) - (printed[one] < printed[other])
+            return -above if self.kind == "times" else above
+        told = {(pair.network, pair.other) for pair in self.before if data in pair.data}
+        return ((one, other) in told) - ((other, one) in told)
 
     @property
     def whose(self) -> str:
@@ -225,6 +257,7 @@ def _experiment(name: str, facts: dict[str, Any], variants: Mapping[str, Variant
         short=facts.get("short", {}),
         sheet=facts.get("sheet", ""),
         decimals=facts.get("decimals", 2),
+        before=tuple(Before(pair["network"], pair["other"], tuple(pair["data"])) for pair in facts.get("before", ())),
         after=facts.get("after", ""),
     )
 

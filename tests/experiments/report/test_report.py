@@ -15,7 +15,8 @@ from paircaps.experiments.records import Summary, read_cell
 from paircaps.experiments.report import write_report
 from paircaps.experiments.report.cells import paper_entry, result_entry, share_in_words
 from paircaps.experiments.report.curves import _middle, _over_seeds, _panel
-from paircaps.experiments.report.orders import critical, order_sentences
+from paircaps.experiments.report.judging import critical
+from paircaps.experiments.report.orders import order_sentences
 from paircaps.experiments.report.page import as_html, as_markdown
 from paircaps.experiments.report.parts import Entry, Grid, Group, Section
 from paircaps.experiments.report.sections import section_of
@@ -203,6 +204,33 @@ def test_the_loser_is_told_too(tmp_path):
     assert "−10.00 ± 0.07 points, clear" in finding.detail
 
 
+@pytest.mark.parametrize(
+    ("dynamic", "em", "verdict"),
+    [
+        (0.8, 0.7, "As in the paper: FM agreement above Dynamic routing (3); FM agreement above EM routing (3)."),
+        (0.9995, 0.7, "As in the paper: FM agreement above EM routing (3). "
+                      "Against the paper: FM agreement below Dynamic routing (3)."),
+        (0.9, 0.99, "Against the paper: FM agreement below EM routing (3). "
+                    "Not to be told yet: FM agreement against Dynamic routing (3)."),
+    ],
+)  # fmt: skip
+def test_what_is_as_in_the_paper_and_what_is_not(tmp_path, dynamic, em, verdict):
+    for seed in (0, 1, 2):
+        for variant, accuracy in (("fm", 0.9), ("dynamic", dynamic), ("em", em), ("pool", 0.95)):
+            finished(tmp_path, "table3", "affine-mnist", variant, seed, accuracy - 0.001 * seed)
+    (finding,) = findings(tmp_path, "table3")
+    assert finding.verdict == verdict
+    assert finding.brief == f"{finding.order} {verdict}"
+    write_report(tmp_path)
+    assert (tmp_path / "report.md").read_text().count(verdict) == 2, "in the overview, and with its table"
+
+
+def test_one_seed_is_no_verdict(tmp_path):
+    for variant, accuracy in (("fm", 0.9), ("dynamic", 0.5)):
+        finished(tmp_path, "fig4", "cifar10", variant, 0, accuracy)
+    assert findings(tmp_path, "fig4")[0].verdict == "Not to be told yet: FM agreement against Dynamic routing (3)."
+
+
 def test_few_seeds_need_a_larger_difference():
     # three seeds each of equal spread leave four degrees of freedom, where twice the error is not yet clear
     close, apart = (Summary(mean, 0.5, 3) for mean in (90.0, 91.0))
@@ -379,6 +407,24 @@ def test_times(tmp_path):
     assert dynamic[3].notes == ("quartiles 19.0 to 40.0, 9 repeats", "model.options = {width = 3}")
     order = "Order for images of cifar10, in milliseconds: FM agreement 20.0, Dynamic routing (3) 31.2."
     assert section.found[0].order == order
+    assert section.found[0].verdict == "Not to be told yet: FM agreement against Dynamic routing (3)."
+
+
+@pytest.mark.parametrize(
+    ("low", "verdict"),
+    [
+        (21.5, "As in the paper: FM agreement faster than Dynamic routing (1)."),
+        (10.0, "Against the paper: FM agreement slower than Dynamic routing (1)."),
+    ],
+)
+def test_times_beside_the_paper_s(tmp_path, low, verdict):
+    folder = tmp_path / "runs/table1/cifar10"
+    folder.mkdir(parents=True)
+    common = {"kind": "time", "repeats": 9, "seconds": 10.0}
+    rows = [{"kind": "machine", **MACHINE}, {**common, "variant": "fm", "median": 20.0, "low": 19.0, "high": 21.0}]
+    rows.append({**common, "variant": "dynamic-1", "median": low + 1, "low": low, "high": low + 2})
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert section_of(PAPER["table1"], tmp_path, tmp_path).found[0].verdict == verdict
 
 
 def section(text="<b>&amp; | x</b>"):

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from paircaps.experiments.paper import Experiment
 from paircaps.experiments.records import Cell, Summary, summarise
 from paircaps.experiments.report.cells import length_notes, percent, unlike_settings
+from paircaps.experiments.report.judging import Verdict, difference, verdict_sentence
 from paircaps.experiments.report.parts import Finding
-
-CRITICAL = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
-"""Standard errors that chance alone exceeds in one case of twenty, for 1, 2, 3 … degrees of freedom (Student's t)."""
 
 _OWN = ("model.name", "model.routing", "loss.name", "train.seed")
 """Keys in which the networks of a comparison differ."""
@@ -46,18 +43,33 @@ def _of_data(data: str, cells: Sequence[Cell]) -> Finding:
     how = "; ".join([_count(min(seeds), max(seeds)), *length_notes(cells[0])])
     if len(cells) == 1:
         return Finding(f"On {data}, in percent: {results} ({how}).", "No other network was run there.")
-    return Finding(f"Order on {data}, in percent: {results} ({how}).", " ".join(_comparisons(cells)))
+    rivals = _rivals(cells)
+    gaps = [
+        f"{one.variant.title} against {'; against '.join(_gap(one, other) for other in theirs)}."
+        for one, theirs in rivals
+    ]
+    verdicts = [verdict for one, theirs in rivals for other in theirs for verdict in _verdict(one, other)]
+    return Finding(f"Order on {data}, in percent: {results} ({how}).", " ".join(gaps), verdict_sentence(verdicts))
 
 
-def _comparisons(cells: Sequence[Cell]) -> list[str]:
-    """FM agreement, of every kind, against each other network; the first one against the others where there is none."""
+def _rivals(cells: Sequence[Cell]) -> list[tuple[Cell, list[Cell]]]:
+    """FM agreement, of every kind, and each other network; the first one and the others where there is none."""
     ours = [cell for cell in cells if cell.variant.name.startswith("fm")] or [cells[0]]
     others = [cell for cell in cells if cell not in ours] or ours[1:]
-    return [
-        f"{one.variant.title} against {'; against '.join(_gap(one, other) for other in others if other is not one)}."
-        for one in ours
-        if any(other is not one for other in others)
-    ]
+    pairs = [(one, [other for other in others if other is not one]) for one in ours]
+    return [(one, theirs) for one, theirs in pairs if theirs]
+
+
+def _verdict(one: Cell, other: Cell) -> list[Verdict]:
+    """What became of the paper's own comparison of two networks; nothing where it makes none."""
+    paper = one.experiment.paper_order(one.study.data, one.variant.name, other.variant.name)
+    if not paper:
+        return []
+    seen = difference(_summary(one), _summary(other))
+    if not seen.is_clear:
+        return [Verdict(f"{one.variant.title} against {other.variant.title}", None)]
+    place = "above" if seen.points > 0 else "below"
+    return [Verdict(f"{one.variant.title} {place} {other.variant.title}", seen.points * paper > 0)]
 
 
 def _count(least: int, most: int) -> str:
@@ -73,23 +85,14 @@ def _summary(cell: Cell) -> Summary:
 def _gap(one: Cell, other: Cell) -> str:
     """The difference of two networks, with its standard error over seeds."""
     a, b = _summary(one), _summary(other)
-    difference = f"{other.variant.title}: {_signed(a.mean - b.mean)}"
-    if a.error is None or b.error is None:
+    seen = difference(a, b)
+    told = f"{other.variant.title}: {_signed(seen.points)}"
+    if seen.error is None:
         few = "one seed each" if a.seeds == b.seeds else f"{a.seeds} and {b.seeds} seeds"
-        return f"{difference} points, of {few}: too few to judge"
-    error = math.hypot(a.error, b.error)
-    if not error:
-        return f"{difference} points, of seeds that do not differ at all: nothing to judge by"
-    verdict = "clear" if abs(a.mean - b.mean) > critical(a, b) * error else "within the spread of the seeds"
-    return f"{difference} ± {error:.2f} points, {verdict}"
-
-
-def critical(a: Summary, b: Summary) -> float:
-    """Standard errors from which two means differ clearly, by the freedom that so few seeds leave (Welch's test)."""
-    squares = [((one.error or 0.0) ** 2, one.seeds - 1) for one in (a, b)]
-    spread = sum(square**2 / freedom for square, freedom in squares)
-    freedom = sum(square for square, _ in squares) ** 2 / spread
-    return CRITICAL[min(len(CRITICAL), max(1, math.floor(freedom))) - 1]
+        return f"{told} points, of {few}: too few to judge"
+    if not seen.error:
+        return f"{told} points, of seeds that do not differ at all: nothing to judge by"
+    return f"{told} ± {seen.error:.2f} points, {'clear' if seen.is_clear else 'within the spread of the seeds'}"
 
 
 def _signed(number: float) -> str:

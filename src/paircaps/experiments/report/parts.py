@@ -77,16 +77,23 @@ class Finding:
     Args:
         order: the networks, the best one first.
         detail: how far they are apart, and whether that says anything.
+        verdict: what of it is as in the paper, and what is not.
         empty: whether it says that there is nothing.
     """
 
     order: str
     detail: str = ""
+    verdict: str = ""
     empty: bool = False
 
     def __str__(self) -> str:
         """All of it."""
-        return f"{self.order} {self.detail}".rstrip()
+        return " ".join(text for text in (self.order, self.detail, self.verdict) if text)
+
+    @property
+    def brief(self) -> str:
+        """Without how far they are apart."""
+        return " ".join(text for text in (self.order, self.verdict) if text)
 
 
 @dataclass(frozen=True)

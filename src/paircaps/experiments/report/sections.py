@@ -12,6 +12,7 @@ from paircaps.experiments.records import Cell, read_cell, read_rows, read_times
 from paircaps.experiments.remains import DRAWING
 from paircaps.experiments.report.cells import length, paper_entry, result_entry, seeds_in_words, share_in_words
 from paircaps.experiments.report.curves import draw_curves
+from paircaps.experiments.report.judging import Verdict, verdict_sentence
 from paircaps.experiments.report.orders import order_sentences
 from paircaps.experiments.report.parts import Entry, Finding, Grid, Group, Picture, Section, nothing
 from paircaps.experiments.report.sheets import sheet_of
@@ -204,5 +205,24 @@ def _time_sentences(experiment: Experiment, measured: Mapping[str, dict[str, dic
         ranked: Sequence[str] = sorted((name for name in times if name in titles), key=lambda n: times[n]["median"])
         if ranked:
             order = ", ".join(f"{titles[name]} {times[name]['median']:.1f}" for name in ranked)
-            sentences.append(Finding(f"Order for images of {data}, in milliseconds: {order}."))
+            verdict = verdict_sentence(_time_verdicts(experiment, data, {name: times[name] for name in ranked}))
+            sentences.append(Finding(f"Order for images of {data}, in milliseconds: {order}.", verdict=verdict))
     return sentences
+
+
+def _time_verdicts(experiment: Experiment, data: str, times: Mapping[str, dict]) -> list[Verdict]:
+    """What became of the paper's order of times; quartiles that overlap do not tell."""
+    titles = {variant.name: variant.title for variant in experiment.variants}
+    verdicts = []
+    for other, theirs in times.items():
+        paper = experiment.paper_order(data, DRAWING, other)
+        ours = times.get(DRAWING)
+        if ours is None or not paper:
+            continue
+        if ours["high"] < theirs["low"] or theirs["high"] < ours["low"]:
+            faster = ours["median"] < theirs["median"]
+            text = f"{titles[DRAWING]} {'faster' if faster else 'slower'} than {titles[other]}"
+            verdicts.append(Verdict(text, faster == (paper > 0)))
+        else:
+            verdicts.append(Verdict(f"{titles[DRAWING]} against {titles[other]}", None))
+    return verdicts

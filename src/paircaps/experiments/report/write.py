@@ -72,7 +72,7 @@ def _overview(sections: list[Section], out: Path) -> Grid:
         if section is None:
             here = Entry(f"Not run: paircaps reproduce {experiment.name} --out {out.resolve().name}", pale=True)
         else:
-            here = Entry("\n".join(finding.order for finding in section.found), pale=section.found[0].empty)
+            here = Entry("\n".join(finding.brief for finding in section.found), pale=section.found[0].empty)
         rows.append((Entry(experiment.title), Entry(experiment.claim), here))
     titles = ("of the paper", "it says", "here")
     return Grid(tuple(Group("", (title,)) for title in titles), tuple(rows))
