@@ -82,19 +82,12 @@ def test_table_5_has_a_column_for_either(tmp_path):
     assert [entry.text for entry in section.grid.rows[0][2:]] == ["95.1", "85.00", "94.5", "80.00"]
 
 
-def test_another_loss_than_the_paper_s_is_told(tmp_path):
-    for variant in ("fm", "dynamic"):
-        finished(tmp_path, "table2", "cifar10", variant, 0, 0.9)
-    notes = {v: result_entry(cell_of(tmp_path, "table2", "cifar10", v), "test").notes for v in ("fm", "dynamic")}
-    assert "margin loss" in notes["dynamic"]
-    assert not any("loss" in note for note in notes["fm"])
-
-
-def test_the_loss_is_told_where_it_goes_by_the_network(tmp_path):
-    # Table 6 leaves the loss to each network, and nothing said which one had which
+# Table 6 leaves the loss to each network, and once nothing said which one had which.
+@pytest.mark.parametrize(("table", "data"), [("table2", "cifar10"), ("table6", "smallnorb")])
+def test_another_loss_than_the_paper_s_is_told(tmp_path, table, data):
     for variant in ("fm", "em"):
-        finished(tmp_path, "table6", "smallnorb", variant, 0, 0.9)
-    notes = {v: result_entry(cell_of(tmp_path, "table6", "smallnorb", v), "test").notes for v in ("fm", "em")}
+        finished(tmp_path, table, data, variant, 0, 0.9)
+    notes = {v: result_entry(cell_of(tmp_path, table, data, v), "test").notes for v in ("fm", "em")}
     assert "margin loss" in notes["em"]
     assert not any("loss" in note for note in notes["fm"])
 

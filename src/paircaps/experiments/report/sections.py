@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from paircaps.experiments.budget import share_of, total_steps, training_images
-from paircaps.experiments.paper import Experiment, Row, Variant
-from paircaps.experiments.plan import paper_recipe, study_folder
-from paircaps.experiments.records import Cell, read_cell, read_rows, read_times
+from paircaps.experiments.paper import Experiment, Variant
+from paircaps.experiments.plan import paper_recipe
+from paircaps.experiments.records import Cell, read_cell
 from paircaps.experiments.remains import DRAWING
 from paircaps.experiments.report.cells import length, paper_entry, result_entry, seeds_in_words, share_in_words
 from paircaps.experiments.report.curves import draw_curves
-from paircaps.experiments.report.judging import Verdict, verdict_sentence
 from paircaps.experiments.report.orders import order_sentences
-from paircaps.experiments.report.parts import Entry, Finding, Grid, Group, Picture, Section, nothing
+from paircaps.experiments.report.parts import Entry, Grid, Group, Picture, Section, nothing
 from paircaps.experiments.report.sheets import sheet_of
+from paircaps.experiments.report.timed import section_of_times
 from paircaps.experiments.shapes import parameters_of
-from paircaps.experiments.times import MEASURED
 from paircaps.machine import machine_line
-from paircaps.training.folder import RunFolder
 
 Cells = Mapping[tuple[str, str], Cell]
 """By the paper's data and the name of a variant."""
@@ -34,7 +32,7 @@ def section_of(experiment: Experiment, out: Path, pictures: Path) -> Section:
         pictures: the folder of the report's pictures.
     """
     if experiment.kind == "times":
-        return _section_of_times(experiment, out)
+        return section_of_times(experiment, out)
     cells = {
         (study.data, variant.name): read_cell(out, experiment, study, variant)
         for study in experiment.studies
@@ -140,89 +138,3 @@ def _runs(cells: Cells, machines: Mapping[str, str]) -> Grid | None:
         )
     titles = ("data", "network", "seeds", "steps", "of the full length", "settings", "test images", "run on")
     return Grid(tuple(Group("", (title,)) for title in titles), tuple(rows)) if rows else None
-
-
-# --- times ------------------------------------------------------------------------------------------------------------
-
-
-def _section_of_times(experiment: Experiment, out: Path) -> Section:
-    measured = {column.data: _times(experiment, column.data, out) for column in experiment.columns}
-    groups = [Group("", (label,)) for label in experiment.labels]
-    groups += [Group(column.title, ("paper, GPU", "paper, CPU", "here, CPU")) for column in experiment.columns]
-    rows = [
-        tuple(
-            [Entry(text) for text in row.cells]
-            + [
-                entry
-                for column in experiment.columns
-                for entry in (
-                    paper_entry(row.gpu.get(column.key), True),
-                    paper_entry(row.paper.get(column.key), True),
-                    _time_entry(row, measured[column.data]),
-                )
-            ]
-        )
-        for row in experiment.rows
-    ]
-    machines = sorted({machine_line(times["machine"]) for times in measured.values() if times})
-    return Section(
-        name=experiment.name,
-        title=f"{experiment.title}: {experiment.caption}",
-        claim=experiment.claim,
-        found=tuple(_time_sentences(experiment, measured)) or (Finding("Nothing was measured here.", empty=True),),
-        grid=Grid(tuple(groups), tuple(rows)),
-        pictures=(),
-        absent=(),
-        runs=None,
-        machines=tuple(machines),
-    )
-
-
-def _times(experiment: Experiment, data: str, out: Path) -> dict[str, dict]:
-    """Rows of times by variant, and that of the machine; empty if nothing was measured."""
-    file = RunFolder(study_folder(out, experiment, data)).metrics
-    times = read_times(file)
-    if not times:
-        return {}
-    machine = next(row for row in read_rows(file) if row["kind"] == "machine")
-    return {"machine": {key: value for key, value in machine.items() if key != "kind"}, **times}
-
-
-def _time_entry(row: Row, times: Mapping[str, dict]) -> Entry:
-    found = times.get(row.variant.name) if row.variant else None
-    if found is None:
-        return nothing("not run")
-    brief = ", measured briefly" if found["seconds"] < MEASURED else ""
-    spread = f"quartiles {found['low']:.1f} to {found['high']:.1f}, {found['repeats']} repeats{brief}"
-    settings = [f"{key} = {value}" for key, value in found.get("settings", {}).items()]
-    return Entry(f"{found['median']:.1f}", (spread, *settings))
-
-
-def _time_sentences(experiment: Experiment, measured: Mapping[str, dict[str, dict]]) -> list[Finding]:
-    sentences = []
-    titles: dict[str, str] = {variant.name: variant.title for variant in experiment.variants}
-    for data, times in measured.items():
-        ranked: Sequence[str] = sorted((name for name in times if name in titles), key=lambda n: times[n]["median"])
-        if ranked:
-            order = ", ".join(f"{titles[name]} {times[name]['median']:.1f}" for name in ranked)
-            verdict = verdict_sentence(_time_verdicts(experiment, data, {name: times[name] for name in ranked}))
-            sentences.append(Finding(f"Order for images of {data}, in milliseconds: {order}.", verdict=verdict))
-    return sentences
-
-
-def _time_verdicts(experiment: Experiment, data: str, times: Mapping[str, dict]) -> list[Verdict]:
-    """What became of the paper's order of times; quartiles that overlap do not tell."""
-    titles = {variant.name: variant.title for variant in experiment.variants}
-    verdicts = []
-    for other, theirs in times.items():
-        paper = experiment.paper_order(data, DRAWING, other)
-        ours = times.get(DRAWING)
-        if ours is None or not paper:
-            continue
-        if ours["high"] < theirs["low"] or theirs["high"] < ours["low"]:
-            faster = ours["median"] < theirs["median"]
-            text = f"{titles[DRAWING]} {'faster' if faster else 'slower'} than {titles[other]}"
-            verdicts.append(Verdict(text, faster == (paper > 0)))
-        else:
-            verdicts.append(Verdict(f"{titles[DRAWING]} against {titles[other]}", None))
-    return verdicts
