@@ -22,7 +22,7 @@ def describe_machine() -> dict[str, str | int]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "paircaps": paircaps.__version__,
-        "commit": _commit(),
+        "commit": commit_of(Path(__file__).parent),
     }
 
 
@@ -41,15 +41,14 @@ def _cpu() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-def _commit() -> str:
-    """The commit of the checkout this runs from, marked if files differ from it."""
-    folder = Path(__file__).parent
+def commit_of(folder: Path) -> str:
+    """The commit that a folder is checked out from, marked if something in it differs; other folders do not matter."""
 
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
-        changed = git("status", "--porcelain", "--untracked-files=no")
+        changed = git("status", "--porcelain", "--", ".")
         return git("rev-parse", "--short", "HEAD") + (" with changes" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown (not a git checkout)"
