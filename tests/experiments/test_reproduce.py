@@ -10,6 +10,7 @@ from experiments.results import finished
 from paircaps.errors import RecipeError, TrainingError
 from paircaps.experiments import lengths as planning
 from paircaps.experiments import reproduce as room
+from paircaps.experiments import times
 from paircaps.experiments.budget import Budget, total_steps
 from paircaps.experiments.pace import Pace
 from paircaps.experiments.paper import find_experiments
@@ -256,7 +257,7 @@ def test_times_are_measured_until_they_are_whole(make, tmp_path, monkeypatch):
         common = {"median": 1.0, "low": 1.0, "high": 1.0, "repeats": 5, "seconds": seconds}
         return [{"variant": name, **common} for name in models]
 
-    monkeypatch.setattr(room, "time_inference", measure)
+    monkeypatch.setattr(times, "time_inference", measure)
     brief = Choice(Budget(epochs=1), data=("fashion-mnist",))
     make("table1", choice=replace(brief, variants=("fm", "pool")))
     assert make("table1", choice=replace(brief, variants=("fm",)))[0][-1].endswith("was measured already")
@@ -275,7 +276,7 @@ def test_what_was_measured_well_is_not_measured_in_haste(make, monkeypatch):
         common = {"median": 1.0, "low": 1.0, "high": 1.0, "repeats": 5, "seconds": seconds}
         return [{"variant": name, **common} for name in models]
 
-    monkeypatch.setattr(room, "time_inference", measure)
+    monkeypatch.setattr(times, "time_inference", measure)
     make("table1", choice=Choice(data=("fashion-mnist",), variants=("fm",)))
     make("table1", choice=Choice(Budget(epochs=1), data=("fashion-mnist",)))  # another network, in a brief command
     assert asked == [10.0, 10.0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -11,9 +10,9 @@ from pathlib import Path
 from paircaps._files import write_whole
 from paircaps._words import counted
 from paircaps.errors import FolderBusyError, PaircapsError, RecipeError, TrainingError
-from paircaps.experiments.budget import Budget, total_steps
+from paircaps.experiments.budget import total_steps
 from paircaps.experiments.lengths import lengths_within
-from paircaps.experiments.paper import Experiment, Variant
+from paircaps.experiments.paper import Experiment
 from paircaps.experiments.plan import (
     RUNS,
     Choice,
@@ -21,18 +20,16 @@ from paircaps.experiments.plan import (
     Source,
     all_sources,
     plan_runs,
-    run_recipe,
     study_folder,
     wanted_sources,
     wanted_variants,
 )
-from paircaps.experiments.records import NOT_RUN, read_times, seed_folders
+from paircaps.experiments.records import NOT_RUN, seed_folders
 from paircaps.experiments.remains import begun_recipe, draws_pictures, examine, set_aside
-from paircaps.experiments.times import MEASURED, time_inference
-from paircaps.machine import describe_machine
-from paircaps.training.folder import RunFolder, locked_folder
+from paircaps.experiments.times import measure_times
+from paircaps.training.folder import locked_folder
 from paircaps.training.loop import train
-from paircaps.training.recipe_text import changed_values, differences
+from paircaps.training.recipe_text import differences
 
 _OWN_OPTIONS = (
     *("model.name", "model.routing", "model.routing_options", "loss.name"),
@@ -41,7 +38,6 @@ _OWN_OPTIONS = (
 """Keys that cannot be set for all trainings alike."""
 
 Say = Callable[[str], None]
-_BRIEF_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -91,7 +87,7 @@ def reproduce(
     for experiment in experiments:
         if experiment.kind == "times":
             try:
-                _time(experiment, choice, out, say)
+                measure_times(experiment, choice, out, say)
                 done += 1
             except PaircapsError as error:
                 failed.append(f"{experiment.name}: {error}")
@@ -159,41 +155,6 @@ def _train(run: Run, where: str, say: Say, quiet: bool) -> None:
     result = train(run.recipe, run.folder, quiet=quiet)
     (run.folder / NOT_RUN).unlink(missing_ok=True)
     say(f"{where}: {100 * result.trained['test_accuracy']:.2f} % in the test")
-
-
-def _time(experiment: Experiment, choice: Choice, out: Path, say: Say) -> None:
-    """Rows of times, as of a training: what is whole and was not measured in haste is not measured again."""
-    brief = choice.budget != Budget() or bool(choice.lengths) or choice.limit is not None
-    for source in wanted_sources(experiment, choice):
-        file = RunFolder(study_folder(out, experiment, source.data)).metrics
-        there = read_times(file)
-        recipes = {variant.name: run_recipe(experiment, source, variant, 0, choice) for variant in experiment.variants}
-        settings = {
-            variant.name: _network_settings(experiment, source, variant, choice) for variant in experiment.variants
-        }
-        other = [name for name, row in there.items() if row.get("settings", {}) != settings.get(name, {})]
-        if other:
-            raise TrainingError(
-                f"{file}: {', '.join(other)} was measured with other settings. Take those, or another --out"
-            )
-        seconds = max([_BRIEF_SECONDS if brief else MEASURED, *(row["seconds"] for row in there.values())])
-        wanted = {variant.name for variant in wanted_variants(experiment, choice)}
-        if wanted <= set(there) and all(row["seconds"] >= seconds for row in there.values()):
-            say(f"{experiment.name}, {source.data}: was measured already")
-            continue
-        say(f"{experiment.name}, {source.data}: measuring")
-        models = {variant: recipes[variant].model for variant in recipes if variant in wanted | set(there)}
-        rows = time_inference(models, source.data, seconds)
-        lines = [{"kind": "machine", **describe_machine()}]
-        lines += [{"kind": "time", **row, "settings": settings[row["variant"]]} for row in rows]
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, "".join(json.dumps(line) + "\n" for line in lines).encode())
-
-
-def _network_settings(experiment: Experiment, source: Source, variant: Variant, choice: Choice) -> dict[str, str]:
-    """What was set by hand of a network: nothing else changes the time of a forward pass."""
-    plain, asked = (run_recipe(experiment, source, variant, 0, made) for made in (replace(choice, changes={}), choice))
-    return {key: value for key, (_, value) in changed_values(plain, asked).items() if key.startswith("model.")}
 
 
 def _note_missing(experiments: Sequence[Experiment], choice: Choice, out: Path, say: Say) -> list[str]:
