@@ -372,6 +372,7 @@ def test_each_line_is_what_it_is_called(tmp_path):
     assert lines["FM agreement, training"] == ([0.5], [25.0])
     assert lines["FM agreement, held back"][0] == [1.0, 2.0]
     assert lines["FM agreement, held back"][1] == pytest.approx([45.0, 55.0])
+    assert axis.get_ylim()[0] < 25.0, "where training ended is in the picture, also far below the images held back"
 
 
 def test_times(tmp_path):

@@ -8,13 +8,15 @@ from pathlib import Path
 from paircaps.experiments.paper import Experiment, Row
 from paircaps.experiments.plan import study_folder
 from paircaps.experiments.records import read_rows, read_times
-from paircaps.experiments.remains import DRAWING
 from paircaps.experiments.report.cells import paper_entry
 from paircaps.experiments.report.judging import Verdict, verdict_sentence
 from paircaps.experiments.report.parts import Entry, Finding, Grid, Group, Section, nothing
 from paircaps.experiments.times import MEASURED
 from paircaps.machine import machine_line
 from paircaps.training.folder import RunFolder
+
+_OURS = "fm"
+"""The variant whose time the paper holds against the others."""
 
 
 def section_of_times(experiment: Experiment, out: Path) -> Section:
@@ -93,14 +95,14 @@ def _time_verdicts(experiment: Experiment, data: str, times: Mapping[str, dict])
     titles = {variant.name: variant.title for variant in experiment.variants}
     verdicts = []
     for other, theirs in times.items():
-        paper = experiment.paper_order(data, DRAWING, other)
-        ours = times.get(DRAWING)
+        paper = experiment.paper_order(data, _OURS, other)
+        ours = times.get(_OURS)
         if ours is None or not paper:
             continue
         if ours["high"] < theirs["low"] or theirs["high"] < ours["low"]:
             faster = ours["median"] < theirs["median"]
-            text = f"{titles[DRAWING]} {'faster' if faster else 'slower'} than {titles[other]}"
+            text = f"{titles[_OURS]} {'faster' if faster else 'slower'} than {titles[other]}"
             verdicts.append(Verdict(text, faster == (paper > 0)))
         else:
-            verdicts.append(Verdict(f"{titles[DRAWING]} against {titles[other]}", None))
+            verdicts.append(Verdict(f"{titles[_OURS]} against {titles[other]}", None))
     return verdicts
