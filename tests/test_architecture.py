@@ -1,4 +1,4 @@
-"""Arrows point one way, and importing the library needs nothing but torch and numpy."""
+"""Two floors, arrows that point one way, and a library that needs torch, numpy and safetensors alone."""
 
 import ast
 import subprocess
@@ -11,18 +11,23 @@ import paircaps
 
 SOURCE = Path(paircaps.__file__).parent
 # each room may import from the rooms before it
-EQUATIONS = ["errors", "_checks", "_labels", "_words", "_precision", "registry", "functional"]
-LAYERS = ["norm", "votes", "routing", "capsules", "models", "testing"]
-DATA = ["_files", "_figures", "_colours", "data"]  # knows no model
-NETWORKS = ["network", "model_files", "losses", "_public"]  # models with the images they are for
-TRAINING = ["machine", "training"]  # joins data and models
-TOP = ["predict", "explain", "serve", "bench", "experiments", "cli", "__main__"]
-ORDER = EQUATIONS + LAYERS + DATA + NETWORKS + TRAINING + TOP
+GROUND_FLOOR = [
+    *("errors", "_utils", "functional", "votes", "routing", "layers", "models", "testing"),
+    *("network", "model_files", "losses"),
+]
+UPPER_FLOOR = ["data", "training", "predict", "explain", "serve", "bench", "paper", "cli", "__main__"]
+ORDER = GROUND_FLOOR + UPPER_FLOOR
+LIBRARIES = {"torch", "numpy", "safetensors"}
+DRAWS = SOURCE / "_utils" / "figures.py"  # imports matplotlib when a figure is drawn, and only the upper floor draws
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
 
 def room(module):
     return module.split(".")[1]
+
+
+def room_of(path):
+    return path.relative_to(SOURCE).with_suffix("").parts[0]
 
 
 def imports(path):
@@ -37,16 +42,24 @@ def imports(path):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_a_file_imports_only_from_rooms_before_its_own(path):
-    own = path.relative_to(SOURCE).with_suffix("").parts[0]
+    own = room_of(path)
     for module in imports(path):
         if module.startswith("paircaps."):
             assert ORDER.index(room(module)) <= ORDER.index(own), f"{path.name} imports {module}"
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_the_ground_floor_imports_three_libraries(path):
+    if room_of(path) not in GROUND_FLOOR or path == DRAWS:
+        return
+    foreign = {module.split(".")[0] for module in imports(path)} - {"paircaps", *sys.stdlib_module_names}
+    assert foreign <= LIBRARIES, f"{path.name} imports {foreign - LIBRARIES}"
+
+
 def test_data_knows_no_model():
-    for path in (SOURCE / "data").glob("*.py"):
+    for path in (SOURCE / "data").rglob("*.py"):
         rooms = {room(module) for module in imports(path) if module.startswith("paircaps.")}
-        assert rooms <= {"errors", "_checks", "registry", *DATA}, f"{path.name} imports from {rooms}"
+        assert rooms <= {"errors", "_utils", "data"}, f"{path.name} imports from {rooms}"
 
 
 def test_no_routing_is_named_in_a_model():
@@ -77,7 +90,9 @@ def test_torch_is_loaded_when_something_is_asked_for():
     )
 
 
-@pytest.mark.parametrize("first", ["paircaps.capsules", "paircaps.testing", "paircaps.routing", "paircaps.cli"])
+@pytest.mark.parametrize(
+    "first", ["paircaps.layers", "paircaps.testing", "paircaps.routing", "paircaps.votes", "paircaps.cli"]
+)
 def test_any_room_may_be_imported_first(first):
     assert in_a_new_process(f"import {first}; from paircaps import *; print(CapsuleLayer.__name__)") == "CapsuleLayer"
 

@@ -1,15 +1,14 @@
-"""The pages tell the truth: their code runs, their tree is the tree, the tests they name exist."""
+"""The pages tell the truth: their code runs, the files and tests they name exist."""
 
 import doctest
 import re
 import subprocess
 import sys
-from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
-import paircaps.capsules
+import paircaps.layers.capsule_layer
 import paircaps.testing
 
 ROOT = Path(__file__).parent.parent
@@ -30,36 +29,33 @@ def test_python_on_a_page_runs_and_prints_what_it_says(block, tmp_path):
         assert line.replace("torch.Size([", "(").replace("])", ")").replace(") (", "), (") == sizes
 
 
-@pytest.mark.parametrize("module", [paircaps.capsules, paircaps.testing], ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "module", [paircaps.layers.capsule_layer, paircaps.testing], ids=lambda module: module.__name__
+)
 def test_examples_in_docstrings_run(module):
     outcome = doctest.testmod(module)
     assert outcome.attempted > 0
     assert outcome.failed == 0
 
 
-def tree_of_the_readme():
-    """Paths of the README's tree, folders by their indentation."""
-    text = (ROOT / "README.md").read_text()
-    tree = re.search(r"## The tree\n\n```\n(.*?)```", text, flags=re.S)
-    assert tree
-    folders = []
-    for line in tree.group(1).splitlines():
-        depth = (len(line) - len(line.lstrip())) // 2
-        name = line.split()[0]
-        folders[depth:] = [name.rstrip("/")]
-        if not name.endswith("/"):
-            assert len(line.split(maxsplit=1)) == 2, f"{name} has no line of its own"
-            yield "/".join(folders)
+def named_files(page):
+    """Paths below src/paircaps that a page names in backticks, as ``votes/lazy_votes.py`` or ``layers/``."""
+    return {name for name in re.findall(r"`([\w./-]+?)`", page.read_text()) if name.endswith((".py", ".toml", "/"))}
 
 
-def test_the_readme_has_a_line_for_every_file():
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.split()
-    if not tracked:
-        pytest.skip("not a git checkout")
-    listed = set(tree_of_the_readme())
-    unlisted = [path for path in tracked if not any(fnmatch(path, line) for line in listed)]
-    assert set(unlisted) <= {"README.md", ".gitignore"}
-    assert all(any(ROOT.glob(line)) for line in listed)
+def test_files_that_the_architecture_page_names_exist():
+    page = ROOT / "docs" / "architecture.md"
+    places = [ROOT, ROOT / "src" / "paircaps"]
+    lost = [name for name in named_files(page) if not any((place / name).exists() for place in places)]
+    assert lost == []
+
+
+def test_the_architecture_page_names_every_room():
+    named = named_files(ROOT / "docs" / "architecture.md")
+    source = ROOT / "src" / "paircaps"
+    rooms = {f"{path.name}/" for path in source.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    files = {path.name for path in source.glob("*.py")}
+    assert rooms | files - {"__init__.py", "__main__.py"} <= named
 
 
 def test_every_test_that_the_equation_map_names_exists():

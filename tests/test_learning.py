@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from segments import accuracy, segment_digits, settle, train
 
 from paircaps import create_model
+from paircaps.bench.segments import accuracy, segment_digits, settle, train
 
 
 @pytest.fixture(scope="module")

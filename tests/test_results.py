@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from paircaps.data.here import missing_splits
-from paircaps.experiments.report import write_report
+from paircaps.paper.report import write_report
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"

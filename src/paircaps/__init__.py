@@ -1,8 +1,8 @@
 """Capsule networks by pairwise agreement.
 
-``functional`` holds the paper's equations, ``routing`` the three algorithms, ``CapsuleLayer`` and
-``PrimaryCapsules`` the layers, ``create_model`` every network of the paper, ``data`` the datasets, ``training`` the
-loop, ``load`` a trained network, ``testing`` what a new routing must pass.
+``functional`` holds the paper's equations, ``routing`` the three algorithms, ``layers`` the capsule layers,
+``create_model`` every network of the paper, ``load`` a trained network, ``testing`` what a new routing must pass.
+Above this library, with more dependencies: ``data`` has the datasets, ``training`` the training loop.
 """
 
 from __future__ import annotations
@@ -12,26 +12,78 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from paircaps._public import *  # noqa: F403 # pyright: ignore[reportWildcardImportFromLibrary]
+    from paircaps import data, functional, testing
+    from paircaps.functional import Capsules
+    from paircaps.layers import CapsuleLayer, PrimaryCapsules
+    from paircaps.model_files import load
+    from paircaps.models import (
+        CapsNet,
+        DeconvDecoder,
+        DenseDecoder,
+        ResNetCapsules,
+        ResNetPool,
+        count_parameters,
+        create_model,
+        list_models,
+        register_model,
+    )
+    from paircaps.routing import (
+        DynamicRouting,
+        EMRouting,
+        FMAgreement,
+        Routing,
+        create_routing,
+        list_routings,
+        register_routing,
+    )
 
 __version__ = "0.1.0"
 
+__all__ = [
+    "CapsNet",
+    "CapsuleLayer",
+    "Capsules",
+    "DeconvDecoder",
+    "DenseDecoder",
+    "DynamicRouting",
+    "EMRouting",
+    "FMAgreement",
+    "PrimaryCapsules",
+    "ResNetCapsules",
+    "ResNetPool",
+    "Routing",
+    "count_parameters",
+    "create_model",
+    "create_routing",
+    "data",
+    "functional",
+    "list_models",
+    "list_routings",
+    "load",
+    "register_model",
+    "register_routing",
+    "testing",
+]
+
+_MODULES = ("functional", "layers", "model_files", "models", "routing")
+"""Where the public names that are no modules come from."""
+
 
 def __getattr__(name: str) -> Any:
-    """A room or a public name, imported when it is first asked for.
+    """Import a module or a public name when it is first used.
 
-    PyTorch takes seconds to load: the command has to listen to Ctrl-C before it does.
+    PyTorch takes seconds to load, so ``import paircaps`` alone does not load it: the command line can answer
+    ``--help`` at once, and listens to Ctrl-C while PyTorch loads.
     """
     if not name.startswith("_") and find_spec(f"paircaps.{name}"):
         return import_module(f"paircaps.{name}")
-    public = import_module("paircaps._public")
-    if name == "__all__":
-        return public.__all__
-    if name not in public.__all__:
-        raise AttributeError(f"module 'paircaps' has no attribute {name!r}")
-    globals()[name] = getattr(public, name)
-    return globals()[name]
+    if name in __all__:
+        for module in map(import_module, (f"paircaps.{module}" for module in _MODULES)):
+            if hasattr(module, name):
+                globals()[name] = getattr(module, name)
+                return globals()[name]
+    raise AttributeError(f"module 'paircaps' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__getattr__("__all__")})
+    return sorted({*globals(), *__all__})

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._pytree import _register_namedtuple
 
-from paircaps._checks import (
+from paircaps._utils.checks import (
     require_child_activation,
     require_choice,
     require_positive,
@@ -27,8 +27,8 @@ from paircaps._checks import (
     shape_of,
     square_side,
 )
-from paircaps._labels import one_hot, require_indices
-from paircaps._precision import in_full_precision
+from paircaps._utils.labels import one_hot, require_indices
+from paircaps._utils.precision import in_full_precision
 
 ABSENT = 1e-12
 """Vectors shorter than this count as absent: their direction shrinks to zero instead of being noise."""

@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from paircaps._checks import require_choice, require_within
-from paircaps._labels import one_hot
+from paircaps._utils.checks import require_choice, require_within
+from paircaps._utils.labels import one_hot
 from paircaps.functional import margin_loss, reconstruction_loss
 from paircaps.network import DECODERS, Network, most_active
 
@@ -52,7 +52,7 @@ class Loss:
         return "margin" if bounded or labels_per_image > 1 else "cross-entropy"
 
 
-class Outcome(NamedTuple):
+class BatchLoss(NamedTuple):
     """Sums over the images of a batch: the ``loss``, the ``drawing`` part of it, and how many are ``right``."""
 
     loss: Tensor
@@ -76,7 +76,7 @@ class Objective(nn.Module):
         self.loss_name = loss.resolve(network.model.bounded, labels_per_image)
         self.class_loss = _class_loss(self.loss_name, loss, labels_per_image)
 
-    def forward(self, images: Tensor, labels: Tensor, originals: Tensor) -> Outcome:
+    def forward(self, images: Tensor, labels: Tensor, originals: Tensor) -> BatchLoss:
         """Judge a batch.
 
         Args:
@@ -90,7 +90,7 @@ class Objective(nn.Module):
         if self.network.decoder is not None:
             drawn = self.network.decoder(capsules, labels)
             drawing = self.decoder_weight * reconstruction_loss(drawn, originals, "sum")
-        return Outcome(loss + drawing, drawing.detach(), count_right(capsules.activation.detach(), labels))
+        return BatchLoss(loss + drawing, drawing.detach(), count_right(capsules.activation.detach(), labels))
 
 
 def count_right(activation: Tensor, labels: Tensor) -> Tensor:

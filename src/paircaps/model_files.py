@@ -17,7 +17,7 @@ from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
-from paircaps._files import write_whole
+from paircaps._utils.files import write_whole
 from paircaps.errors import ModelFileError
 from paircaps.network import Network, NetworkSpec, Preparation
 

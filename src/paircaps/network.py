@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor, nn
 
-from paircaps._checks import require_bool, require_choice, require_positive, require_sizes
-from paircaps.data.augment import as_float, middle, standardise
+from paircaps._utils.checks import require_bool, require_choice, require_positive, require_sizes
+from paircaps._utils.images import as_float, middle, standardise
 from paircaps.functional import Capsules
 from paircaps.models import DeconvDecoder, DenseDecoder, ImageModel, create_model
 from paircaps.models.decoder import Decoder

@@ -39,14 +39,14 @@ class Prediction:
 
 
 @dataclass(frozen=True)
-class Source:
+class PictureSource:
     """A picture yet to be read: its name, and what reads it."""
 
     name: str
     read: Callable[[], bytes]
 
 
-def find_pictures(places: Iterable[str]) -> Iterator[Source]:
+def find_pictures(places: Iterable[str]) -> Iterator[PictureSource]:
     """Pictures of files, of folders with all that is in them, and of standard input (``-``).
 
     A place that is not there is a source too, which fails when it is read.
@@ -54,19 +54,19 @@ def find_pictures(places: Iterable[str]) -> Iterator[Source]:
     for place in places:
         path = Path(place).expanduser()
         if place == STANDARD_INPUT:
-            yield Source("standard input", _read_standard_input)
+            yield PictureSource("standard input", _read_standard_input)
         elif path.is_dir():
             yield from _in_folder(path)
         else:
-            yield Source(str(path), lambda path=path: read_bytes(path))
+            yield PictureSource(str(path), lambda path=path: read_bytes(path))
 
 
-def _in_folder(folder: Path) -> Iterator[Source]:
+def _in_folder(folder: Path) -> Iterator[PictureSource]:
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
     if not found:
-        yield Source(str(folder), lambda: _refuse(f"{folder}: no picture in this folder"))
+        yield PictureSource(str(folder), lambda: _refuse(f"{folder}: no picture in this folder"))
     for path in found:
-        yield Source(str(path), lambda path=path: read_bytes(path))
+        yield PictureSource(str(path), lambda path=path: read_bytes(path))
 
 
 def _refuse(reason: str) -> bytes:
@@ -83,7 +83,7 @@ def _read_standard_input() -> bytes:
 
 
 def predict_pictures(
-    network: Network, sources: Iterable[Source], *, fit: Fit = "pad", invert: bool = False
+    network: Network, sources: Iterable[PictureSource], *, fit: Fit = "pad", invert: bool = False
 ) -> Iterator[Prediction]:
     """Say of each picture what it shows; one that cannot be read does not stop the others.
 
@@ -106,7 +106,7 @@ def predict_pictures(
                 yield _prediction(source.name, activations[number], network)
 
 
-def _decode(network: Network, source: Source, fit: Fit, invert: bool) -> Tensor | str:
+def _decode(network: Network, source: PictureSource, fit: Fit, invert: bool) -> Tensor | str:
     """A picture as the network takes it, or why it cannot be had."""
     try:
         return read_picture(network, source, fit=fit, invert=invert)
@@ -115,7 +115,7 @@ def _decode(network: Network, source: Source, fit: Fit, invert: bool) -> Tensor 
 
 
 def read_picture(
-    network: Network, source: Source, *, fit: Fit = "pad", invert: bool = False, max_memory: int | None = None
+    network: Network, source: PictureSource, *, fit: Fit = "pad", invert: bool = False, max_memory: int | None = None
 ) -> Tensor:
     """A picture as the network takes it, (C, H, W) in bytes.
 

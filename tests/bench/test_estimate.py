@@ -6,7 +6,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from paircaps import CapsuleLayer, create_model, list_routings
 from paircaps.bench.estimate import as_text, estimate
-from paircaps.bench.live import LiveBytes
+from paircaps.bench.meta_memory import MetaMemory
 from paircaps.bench.peak import can_measure, layer_job, measure_peaks, model_job
 from paircaps.bench.shapes import FULL, LayerShape
 
@@ -106,7 +106,7 @@ def test_what_does_not_fit_is_said(monkeypatch):
 
 
 def test_live_bytes_follow_tensors():
-    live = LiveBytes()
+    live = MetaMemory()
     kept = torch.empty(100, device="meta")
     live.hold(kept)
     with live:
@@ -124,7 +124,7 @@ def test_live_bytes_follow_tensors():
 def test_a_convolution_lays_its_operands_out_anew():
     convolution = torch.nn.Conv2d(2, 3, 1, bias=False, device="meta")
     images = torch.empty(4, 2, 8, 8, device="meta", requires_grad=True)
-    live = LiveBytes()
+    live = MetaMemory()
     with live:
         drawn = convolution(images)
     assert live.peak == drawn.nbytes + (drawn.nbytes + convolution.weight.nbytes)  # a copy of the larger one
@@ -137,7 +137,7 @@ def test_a_convolution_lays_its_operands_out_anew():
 def test_a_walk_has_buffers_of_its_own():
     def peak(tile):
         layer = CapsuleLayer(64, 10, vote_norm=None, streaming=True, tile=tile).to("meta")
-        live = LiveBytes()
+        live = MetaMemory()
         with live, torch.no_grad():
             layer(torch.empty(128, 64, 16, device="meta"))
         return live.peak

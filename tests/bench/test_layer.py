@@ -5,7 +5,7 @@ from paircaps.bench.goals import Goal, goals_as_markdown
 from paircaps.bench.peak import Peak
 from paircaps.bench.shapes import FULL, LayerShape, capsule_models, registered_shapes
 from paircaps.bench.timing import summary
-from paircaps.experiments.times import paper_times
+from paircaps.paper.inference_times import paper_times
 
 SMALL = LayerShape(20, 3, 8, 16, "vector", None)
 PNG = b"\x89PNG"

@@ -1,8 +1,8 @@
 import pytest
 
 from paircaps.bench.train import as_markdown, bench_train, stand_in_datasets
-from paircaps.experiments.recipes import load_recipe
 from paircaps.training.recipe import Data
+from paircaps.training.recipes import load_recipe
 
 
 def test_a_row_for_every_recipe(monkeypatch, tmp_path):

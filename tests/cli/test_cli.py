@@ -14,9 +14,9 @@ import pytest
 from PIL import Image
 from reference.formats import write, write_mnist
 
-from paircaps.data.cards import CARDS
-from paircaps.data.files import VARIABLE
-from paircaps.data.made import Affine, Multi
+from paircaps.data.files.locate import VARIABLE
+from paircaps.data.metadata import METADATA
+from paircaps.data.synthetic.dataset import AffineDigits, OverlappingDigits
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +100,7 @@ def test_show_takes_a_seed(run, tmp_path):
 
 def test_large_canvases_are_drawn_a_few_at_a_time(run, monkeypatch):
     drawn = []
-    monkeypatch.setattr(Affine, "draw", lambda self, base, row, plan: drawn.append(len(row)) or {"images": row})
+    monkeypatch.setattr(AffineDigits, "draw", lambda self, base, row, plan: drawn.append(len(row)) or {"images": row})
     run("data", "check", "glyphs", "--split", "test", "--option", "image_size=1000", "--option", "length=50")
     assert max(drawn) * 1000 * 1000 <= 1 << 22
 
@@ -207,7 +207,7 @@ def test_get_says_where_things_are(run, tmp_path, monkeypatch):
     code, out, errors = run("data", "get", "mnist", "--data-dir", tmp_path)
     assert code == 1
     assert errors.count("damaged, or not the published file") == 2  # the first of each split
-    monkeypatch.setitem(CARDS, "mnist", published(CARDS["mnist"], tmp_path / "mnist"))
+    monkeypatch.setitem(METADATA, "mnist", published(METADATA["mnist"], tmp_path / "mnist"))
     code, out, _ = run("data", "get", "multi-mnist", "glyphs", "--data-dir", tmp_path)
     assert code == 0
     assert out.count(str(tmp_path / "mnist")) == 4
@@ -342,8 +342,10 @@ def test_check_takes_a_split_and_options(run, tmp_path):
 
 def test_check_draws_what_is_made(run, monkeypatch):
     drawn = []
-    draw = Multi.draw
-    monkeypatch.setattr(Multi, "draw", lambda self, base, row, plan: drawn.append(row) or draw(self, base, row, plan))
+    draw = OverlappingDigits.draw
+    monkeypatch.setattr(
+        OverlappingDigits, "draw", lambda self, base, row, plan: drawn.append(row) or draw(self, base, row, plan)
+    )
     code, _, _ = run("data", "check", "multi-glyphs", "--split", "test")
     assert code == 0
     assert sum(map(len, drawn)) == 2_000

@@ -3,9 +3,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from paircaps.data.catalogue import load_dataset
 from paircaps.data.errors import DataError
-from paircaps.data.files import VARIABLE
+from paircaps.data.files.locate import VARIABLE
+from paircaps.data.registry import load_dataset
 
 # what CI points at real files, before the tests below are kept from them
 REAL = os.environ.get(VARIABLE)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from paircaps._utils.images import as_float
 from paircaps.data import (
     AffineWarp,
     Brightness,
@@ -15,7 +16,6 @@ from paircaps.data import (
     Standardise,
     Translate,
 )
-from paircaps.data.augment import as_float
 from paircaps.data.dataset import Info, StoredDataset
 
 STEPS = {

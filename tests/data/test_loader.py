@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from paircaps._utils.images import as_float
 from paircaps.data import AffineWarp, Compose, Flip, Loader, RandomCrop, Standardise, load_dataset
-from paircaps.data.augment import as_float
 from paircaps.data.dataset import Info, StoredDataset
 from paircaps.data.randomness import uniform
 

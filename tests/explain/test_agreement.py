@@ -7,7 +7,7 @@ from explain.small import small_network, some_images, stacked_network
 
 from paircaps.explain import agreement
 from paircaps.explain.agreement import strongest_pairs
-from paircaps.explain.look import look
+from paircaps.explain.trace import look
 
 
 @pytest.mark.parametrize("routing", ["fm", "dynamic", "em"])

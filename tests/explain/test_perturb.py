@@ -3,13 +3,13 @@ import torch
 from explain.small import small_network, some_images
 
 from paircaps.explain import perturb, pose_range
-from paircaps.explain.perturb import PoseRange, draw_poses
+from paircaps.explain.perturb import DimensionRanges, draw_poses
 from paircaps.functional import Capsules
 
 
 def reach_of(network, low=-1.0, high=1.0):
     shape = (network.model.num_classes, network.model.pose_dim)
-    return PoseRange(torch.full(shape, low), torch.full(shape, high))
+    return DimensionRanges(torch.full(shape, low), torch.full(shape, high))
 
 
 @pytest.mark.parametrize("decoder", ["deconv", "dense"])
@@ -30,7 +30,7 @@ def test_one_dimension_changes_and_the_others_stay(decoder):
 def test_its_own_value_leaves_the_drawing_as_it_is():
     network = small_network()
     pose = network(some_images(1)).pose[0]
-    seen = perturb(network, some_images(1), PoseRange(pose, pose), steps=2)
+    seen = perturb(network, some_images(1), DimensionRanges(pose, pose), steps=2)
     for dimension in range(16):
         torch.testing.assert_close(seen.drawings[0, dimension, 0], seen.unchanged[0])
 

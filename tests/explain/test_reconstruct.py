@@ -2,7 +2,7 @@ import pytest
 import torch
 from explain.small import small_network, some_images
 
-from paircaps._colours import DIGITS, one_colour_each
+from paircaps._utils.colours import DIGITS, one_colour_each
 from paircaps.errors import PaircapsError
 from paircaps.explain import Reconstruction, reconstruct
 

@@ -3,7 +3,7 @@ import torch
 from explain.small import small_network, some_images, stacked_network
 
 from paircaps.explain import tree
-from paircaps.explain.look import look
+from paircaps.explain.trace import look
 
 
 def test_the_strongest_children_of_each_capsule_are_in_the_tree():

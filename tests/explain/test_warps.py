@@ -1,8 +1,8 @@
 import torch
 
 from paircaps.data import load_dataset
-from paircaps.data.glyphs import upright_glyphs
-from paircaps.data.warp import warp
+from paircaps.data.synthetic.glyphs import upright_glyphs
+from paircaps.data.synthetic.warp import warp
 from paircaps.explain.warps import RANGES, SHIFT, in_one_warp, in_random_poses, random_poses, sizes_of, upright
 
 

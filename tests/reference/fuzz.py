@@ -18,11 +18,11 @@ from PIL import Image
 from reference.formats import cifar_bytes, idx_bytes, mat_bytes, norb_bytes, svhn_bytes, tar_bytes, zip_bytes
 
 from paircaps.data import DataError, decode_picture, load_dataset
-from paircaps.data.cifar import read_cifar, read_cifar_tar
-from paircaps.data.idx import read_idx
-from paircaps.data.matlab import read_mat
-from paircaps.data.norb import read_norb
-from paircaps.data.stream import open_stream
+from paircaps.data.files.cifar import read_cifar, read_cifar_tar
+from paircaps.data.files.idx import read_idx
+from paircaps.data.files.matlab import read_mat
+from paircaps.data.files.norb import read_norb
+from paircaps.data.files.stream import open_stream
 
 MEGABYTES = 96  # beyond what the process has before the first read
 EXTREMES = [0, 1, 0x7F, 0xFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0xFFFFFFF0, 0x10000000]

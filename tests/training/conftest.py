@@ -1,10 +1,10 @@
 import pytest
-from training.nursery import Nursery
+from training.subprocesses import Subprocesses
 
 
 @pytest.fixture(scope="session")
-def nursery(tmp_path_factory):
+def subprocesses(tmp_path_factory):
     """A process that runs commands without loading torch each time."""
-    nursery = Nursery(tmp_path_factory.mktemp("nursery"))
-    yield nursery
-    nursery.close()
+    subprocesses = Subprocesses(tmp_path_factory.mktemp("subprocesses"))
+    yield subprocesses
+    subprocesses.close()

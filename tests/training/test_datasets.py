@@ -3,11 +3,11 @@ import torch
 
 from paircaps.data import AffineWarp, Brightness, Contrast, Flip, RandomCrop, Translate, load_dataset
 from paircaps.errors import RecipeError
-from paircaps.experiments.recipes import load_recipe
 from paircaps.training.assemble import build_objective, count_steps, require_trainable, training_loader
 from paircaps.training.datasets import augmentation, hold_back, load_datasets
 from paircaps.training.distributed import Processes
 from paircaps.training.recipe import Augment, Data
+from paircaps.training.recipes import load_recipe
 
 
 def test_what_is_held_back_is_not_trained_on_and_does_not_depend_on_the_training_seed():

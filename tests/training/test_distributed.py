@@ -12,7 +12,7 @@ import pytest
 import torch
 from training.small import command
 
-from paircaps.training import checkpoint
+from paircaps.training import checkpoint_files
 
 
 def torchrun(folder, *more):
@@ -41,7 +41,7 @@ def rows(folder):
 
 
 @pytest.mark.parametrize("streaming", ["false", "true"])
-def test_two_processes_follow_one_to_float_error(nursery, tmp_path, streaming):
+def test_two_processes_follow_one_to_float_error(subprocesses, tmp_path, streaming):
     """Batch norm and gradients go over the images of both. With SGD, for Adam makes steps of rounding errors."""
     sgd = ("--optimiser.name", "sgd", "--optimiser.lr", 0.02, "--model.options.streaming", streaming)
     process = torchrun(tmp_path / "two", *sgd)
@@ -50,20 +50,20 @@ def test_two_processes_follow_one_to_float_error(nursery, tmp_path, streaming):
     finally:
         end(process)
     assert process.returncode == 0, said
-    code, said = nursery.run(*command(tmp_path / "one", *sgd))
+    code, said = subprocesses.run(*command(tmp_path / "one", *sgd))
     assert code == 0, said
     for two, one in zip(rows(tmp_path / "two"), rows(tmp_path / "one"), strict=True):
         assert two["kind"] == one["kind"]
         for name in {"loss", "train_loss", "validation_loss", "lr"} & one.keys():
             assert two[name] == pytest.approx(one[name], rel=1e-5), (two, one)
-    two, one = (checkpoint.newest(tmp_path / name / "checkpoints")[0].tensors for name in ("two", "one"))
+    two, one = (checkpoint_files.newest(tmp_path / name / "checkpoints")[0].tensors for name in ("two", "one"))
     assert two.keys() == one.keys()
     for name, value in one.items():
         torch.testing.assert_close(two[name], value, rtol=1e-2, atol=1e-3)
 
 
-def test_when_the_first_cannot_start_nobody_waits_for_it(nursery, tmp_path):
-    code, said = nursery.run(*command(tmp_path / "run", "--train.steps", 1))
+def test_when_the_first_cannot_start_nobody_waits_for_it(subprocesses, tmp_path):
+    code, said = subprocesses.run(*command(tmp_path / "run", "--train.steps", 1))
     assert code == 0, said
     process = torchrun(tmp_path / "run", "--train.steps", 2)
     try:
@@ -79,7 +79,7 @@ def test_a_killed_rank_ends_all_and_the_next_start_goes_on(tmp_path):
     folder = tmp_path / "run"
     process = torchrun(folder, "--train.epochs", "300")
     try:
-        wait_until(lambda: checkpoint.steps(folder / "checkpoints")[:1] >= [4], process)
+        wait_until(lambda: checkpoint_files.steps(folder / "checkpoints")[:1] >= [4], process)
         victims = children(process.pid)
         assert len(victims) == 2
         os.kill(victims[1], signal.SIGKILL)
@@ -88,10 +88,10 @@ def test_a_killed_rank_ends_all_and_the_next_start_goes_on(tmp_path):
         assert time.monotonic() - begin < 30
         assert process.returncode != 0
         assert not any(alive(pid) for pid in victims)
-        step = checkpoint.steps(folder / "checkpoints")[0]
+        step = checkpoint_files.steps(folder / "checkpoints")[0]
 
         process = torchrun(folder, "--train.epochs", "300")
-        wait_until(lambda: checkpoint.steps(folder / "checkpoints")[0] > step, process)
+        wait_until(lambda: checkpoint_files.steps(folder / "checkpoints")[0] > step, process)
         for pid in children(process.pid):
             os.kill(pid, signal.SIGTERM)
         said, _ = process.communicate(timeout=30)

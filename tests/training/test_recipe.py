@@ -4,10 +4,10 @@ from hypothesis import strategies as st
 
 from paircaps.data import load_dataset
 from paircaps.errors import RecipeError
-from paircaps.experiments.recipes import list_recipes, load_recipe
 from paircaps.models import count_parameters, create_model
 from paircaps.training.recipe import Recipe, Run, Train, options_of
-from paircaps.training.recipe_text import KEYS, SECTIONS, differences, parse_toml, recipe_from_tree, to_toml
+from paircaps.training.recipe_io import KEYS, SECTIONS, differences, parse_toml, recipe_from_tree, to_toml
+from paircaps.training.recipes import list_recipes, load_recipe
 
 
 @pytest.mark.parametrize("name", list_recipes())
@@ -20,7 +20,7 @@ def test_every_shipped_recipe_is_whole_and_survives_its_own_text(name):
 def test_every_shipped_recipe_begins_with_the_command_that_runs_it(name):
     from importlib import resources
 
-    first = (resources.files("paircaps.experiments") / "recipes" / f"{name}.toml").read_text().splitlines()[0]
+    first = (resources.files("paircaps.paper") / "recipes" / f"{name}.toml").read_text().splitlines()[0]
     assert first == "# paircaps demo" if name == "demo" else first.startswith(f"# paircaps train {name} --out runs/")
 
 

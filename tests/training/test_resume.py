@@ -14,16 +14,16 @@ from training.small import STEPS, checkpoints, command, results
 from paircaps import load
 from paircaps.data import load_dataset
 from paircaps.losses import Loss, Objective
-from paircaps.training import checkpoint, evaluate
+from paircaps.training import checkpoint_files, evaluate
 from paircaps.training.datasets import load_datasets
 from paircaps.training.recipe import Data
 
 
 @pytest.fixture(scope="module")
-def whole(nursery, tmp_path_factory):
+def whole(subprocesses, tmp_path_factory):
     """A run that nothing interrupted."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    code, said = nursery.run(*command(folder))
+    code, said = subprocesses.run(*command(folder))
     assert code == 0, said
     return folder
 
@@ -36,20 +36,20 @@ def unfinished(whole, folder):
     return folder
 
 
-def test_twenty_kills_at_random_moments_change_nothing(nursery, tmp_path):
+def test_twenty_kills_at_random_moments_change_nothing(subprocesses, tmp_path):
     long = ("--train.epochs", 15, "--run.checkpoint_every", 2)
-    code, said = nursery.run(*command(tmp_path / "whole", *long))
+    code, said = subprocesses.run(*command(tmp_path / "whole", *long))
     assert code == 0, said
     moments, steps_seen, killed = random.Random(0), set(), 0
     for _ in range(200):
-        child = nursery.start(*command(tmp_path / "run", *long))
+        child = subprocesses.start(*command(tmp_path / "run", *long))
         if killed < 20:
             time.sleep(moments.uniform(0.05, 0.6))
             child.send(signal.SIGKILL)
         code = child.wait(120)
         assert code in (0, -signal.SIGKILL), child.said()
         killed += code != 0
-        steps_seen.update(checkpoint.steps(tmp_path / "run" / "checkpoints")[:1])
+        steps_seen.update(checkpoint_files.steps(tmp_path / "run" / "checkpoints")[:1])
         if code == 0:
             assert results(tmp_path / "run") == results(tmp_path / "whole")
             if killed == 20:
@@ -73,7 +73,7 @@ def test_validation_chooses_and_what_it_chose_is_saved(whole):
     assert trained["weights_of_step"] == best["step"]
     assert trained["validation_accuracy"] == best["validation_accuracy"]
     saved = load_file(whole / "model.safetensors")
-    chosen = checkpoint.read(checkpoint.path_of(whole / "checkpoints", best["step"])).tensors
+    chosen = checkpoint_files.read(checkpoint_files.path_of(whole / "checkpoints", best["step"])).tensors
     names = [name for name, _ in load(whole).named_parameters()]
     assert names
     for name in names:
@@ -89,14 +89,14 @@ def test_validation_is_of_the_images_held_back_and_test_of_the_others(whole):
     assert (network.predict(test.images) == test.labels).double().mean().item() == trained["test_accuracy"]
 
 
-def test_fewer_validations(nursery, tmp_path):
-    code, said = nursery.run(*command(tmp_path / "run", "--evaluate.every", 2))
+def test_fewer_validations(subprocesses, tmp_path):
+    code, said = subprocesses.run(*command(tmp_path / "run", "--evaluate.every", 2))
     assert code == 0, said
     assert [row["step"] for row in rows_of(tmp_path / "run") if row["kind"] == "epoch"] == [STEPS]
 
 
-def test_mirrored_evaluation_is_what_is_tested(nursery, tmp_path):
-    code, said = nursery.run(*command(tmp_path / "run", "--evaluate.mirror", "true", "--train.steps", 2))
+def test_mirrored_evaluation_is_what_is_tested(subprocesses, tmp_path):
+    code, said = subprocesses.run(*command(tmp_path / "run", "--evaluate.mirror", "true", "--train.steps", 2))
     assert code == 0, said
     found = rows_of(tmp_path / "run")[-1]["loss"]
     network = load(tmp_path / "run")
@@ -105,23 +105,23 @@ def test_mirrored_evaluation_is_what_is_tested(nursery, tmp_path):
     assert evaluate(judge, test, mirror=False).loss != pytest.approx(found, rel=1e-5)
 
 
-def test_tensorboard_events_on_request(nursery, whole, tmp_path):
-    code, said = nursery.run(*command(tmp_path / "run", "--run.tensorboard", "true", "--train.steps", 3))
+def test_tensorboard_events_on_request(subprocesses, whole, tmp_path):
+    code, said = subprocesses.run(*command(tmp_path / "run", "--run.tensorboard", "true", "--train.steps", 3))
     assert code == 0, said
     (events,) = (tmp_path / "run" / "tensorboard").iterdir()
     assert b"step/loss" in events.read_bytes()
     assert not (whole / "tensorboard").exists()
 
 
-def test_half_precision_goes_on_with_its_scale(nursery, tmp_path):
+def test_half_precision_goes_on_with_its_scale(subprocesses, tmp_path):
     half = ("--train.precision", "fp16", "--train.steps", 6, "--run.checkpoint_every", 3)
-    code, said = nursery.run(*command(tmp_path / "whole", *half))
+    code, said = subprocesses.run(*command(tmp_path / "whole", *half))
     assert code == 0, said
-    child = nursery.start(*command(tmp_path / "run", *half))
+    child = subprocesses.start(*command(tmp_path / "run", *half))
     child.wait_for(lambda: (tmp_path / "run" / "checkpoints" / "step-00000003").exists())
     child.send(signal.SIGKILL)
     child.wait()
-    code, said = nursery.run(*command(tmp_path / "run", *half))
+    code, said = subprocesses.run(*command(tmp_path / "run", *half))
     assert code == 0, said
     assert results(tmp_path / "run") == results(tmp_path / "whole")
 
@@ -138,22 +138,22 @@ def test_no_row_comes_twice(whole):
     ]
 
 
-def test_a_kill_at_every_rename_and_fsync_leaves_the_run_resumable(nursery, tmp_path):
+def test_a_kill_at_every_rename_and_fsync_leaves_the_run_resumable(subprocesses, tmp_path):
     short = ("--train.steps", 2, "--run.checkpoint_every", 1, "--train.log_every", 1, "--data.limit", 80)
-    code, said = nursery.run(*command(tmp_path / "whole", *short))
+    code, said = subprocesses.run(*command(tmp_path / "whole", *short))
     assert code == 0, said
     expected = results(tmp_path / "whole")
     for kill_at in range(1, 200):
         folder = tmp_path / f"run-{kill_at}"
-        code, said = nursery.run(*command(folder, *short), kill_at=kill_at)
+        code, said = subprocesses.run(*command(folder, *short), kill_at=kill_at)
         if code == 0:
             break
         assert code == -signal.SIGKILL, said
         if any(name.startswith("step-") for name in checkpoints(folder)):
-            found, complaints = checkpoint.newest(folder / "checkpoints")
+            found, complaints = checkpoint_files.newest(folder / "checkpoints")
             assert found is not None
             assert not complaints
-        code, said = nursery.run(*command(folder, *short))
+        code, said = subprocesses.run(*command(folder, *short))
         assert code == 0, said
         assert results(folder) == expected
         assert not [name for name in checkpoints(folder) if name.startswith(".")]
@@ -173,47 +173,47 @@ def flip_a_bit(path):
 
 @pytest.mark.parametrize("damage", [truncate, flip_a_bit, lambda path: path.unlink()])
 @pytest.mark.parametrize("name", ["state.safetensors", "state.json", "SHA256SUMS"])
-def test_a_damaged_newest_checkpoint_is_named_and_skipped(nursery, whole, tmp_path, damage, name):
+def test_a_damaged_newest_checkpoint_is_named_and_skipped(subprocesses, whole, tmp_path, damage, name):
     folder = unfinished(whole, tmp_path / "run")
     newest = folder / "checkpoints" / f"step-{STEPS:08d}"
     damage(newest / name)
-    code, said = nursery.run(*command(folder))
+    code, said = subprocesses.run(*command(folder))
     assert code == 0, said
     assert f"{newest}: damaged" in said
     assert "going on from step 12" in said
     assert results(folder) == results(whole)
 
 
-def test_when_all_are_damaged_nothing_starts_over_by_itself(nursery, whole, tmp_path):
+def test_when_all_are_damaged_nothing_starts_over_by_itself(subprocesses, whole, tmp_path):
     folder = unfinished(whole, tmp_path / "run")
     for place in (folder / "checkpoints").iterdir():
         truncate(place / "state.safetensors")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    code, said = nursery.run(*command(folder))
+    code, said = subprocesses.run(*command(folder))
     assert code == 1
     for place in (folder / "checkpoints").iterdir():
         assert str(place) in said
     assert "--fresh" in said
     after = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert after == before
-    code, said = nursery.run(*command(folder, "--fresh"))
+    code, said = subprocesses.run(*command(folder, "--fresh"))
     assert code == 0, said
     assert results(folder) == results(whole)
 
 
-def test_metrics_without_a_checkpoint_are_no_fresh_start(nursery, whole, tmp_path):
+def test_metrics_without_a_checkpoint_are_no_fresh_start(subprocesses, whole, tmp_path):
     folder = unfinished(whole, tmp_path / "run")
     shutil.rmtree(folder / "checkpoints")
-    code, said = nursery.run(*command(folder))
+    code, said = subprocesses.run(*command(folder))
     assert code == 1
     assert "no checkpoint to go on from" in said
 
 
-def test_a_best_checkpoint_that_is_lost_is_said_and_the_last_is_taken(nursery, whole, tmp_path):
+def test_a_best_checkpoint_that_is_lost_is_said_and_the_last_is_taken(subprocesses, whole, tmp_path):
     folder = unfinished(whole, tmp_path / "run")
     best = json.loads((whole / "model.json").read_text())["trained"]["weights_of_step"]
-    flip_a_bit(checkpoint.path_of(folder / "checkpoints", best) / "state.safetensors")
-    code, said = nursery.run(*command(folder))
+    flip_a_bit(checkpoint_files.path_of(folder / "checkpoints", best) / "state.safetensors")
+    code, said = subprocesses.run(*command(folder))
     assert code == 0
     assert "the best weights are lost" in said
     trained = json.loads((folder / "model.json").read_text())["trained"]
@@ -221,17 +221,17 @@ def test_a_best_checkpoint_that_is_lost_is_said_and_the_last_is_taken(nursery, w
     assert trained["validation_accuracy"] is None
 
 
-def test_missing_rows_are_an_error(nursery, whole, tmp_path):
+def test_missing_rows_are_an_error(subprocesses, whole, tmp_path):
     folder = unfinished(whole, tmp_path / "run")
     (folder / "metrics.jsonl").write_text("")
-    code, said = nursery.run(*command(folder))
+    code, said = subprocesses.run(*command(folder))
     assert code == 1
     assert "rows are missing" in said
 
 
-def test_a_finished_run_is_left_alone(nursery, whole):
+def test_a_finished_run_is_left_alone(subprocesses, whole):
     before = results(whole)
-    code, said = nursery.run(*command(whole))
+    code, said = subprocesses.run(*command(whole))
     assert code == 0
     assert "was finished already, after 16 steps" in said
     assert results(whole) == before
@@ -239,24 +239,24 @@ def test_a_finished_run_is_left_alone(nursery, whole):
 
 @pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
 @pytest.mark.parametrize("damage", [truncate, lambda path: path.unlink()])
-def test_a_damaged_model_is_made_again_from_the_checkpoints(nursery, whole, tmp_path, name, damage):
+def test_a_damaged_model_is_made_again_from_the_checkpoints(subprocesses, whole, tmp_path, name, damage):
     folder = tmp_path / "run"
     shutil.copytree(whole, folder)
     damage(folder / name)
-    code, said = nursery.run(*command(folder))
+    code, said = subprocesses.run(*command(folder))
     assert code == 0
     assert "finished after 16 steps" in said
     assert results(folder) == results(whole)
 
 
-def test_other_images_are_refused(nursery, whole, tmp_path):
+def test_other_images_are_refused(subprocesses, whole, tmp_path):
     folder = unfinished(whole, tmp_path / "run")
     facts = folder / "checkpoints" / f"step-{STEPS:08d}" / "state.json"
     changed = json.loads(facts.read_text())
     changed["data"]["train"] = 99
-    saved = checkpoint.read(facts.parent)
+    saved = checkpoint_files.read(facts.parent)
     shutil.rmtree(facts.parent)
-    checkpoint.write(folder / "checkpoints", STEPS, checkpoint.pack(saved.tensors, changed))
-    code, said = nursery.run(*command(folder))
+    checkpoint_files.write(folder / "checkpoints", STEPS, checkpoint_files.pack(saved.tensors, changed))
+    code, said = subprocesses.run(*command(folder))
     assert code == 1
     assert "other images: 99 + 30" in said

@@ -3,11 +3,11 @@ import math
 import pytest
 import torch
 
-from paircaps.experiments.recipes import load_recipe
 from paircaps.training.assemble import build_objective, memory_format, training_loader
 from paircaps.training.datasets import load_datasets
 from paircaps.training.distributed import Processes
 from paircaps.training.optimiser import create_optimiser, kernels_of
+from paircaps.training.recipes import load_recipe
 from paircaps.training.state import Average, Counters, State
 from paircaps.training.step import FIRST_SCALE, NotFinite, Stepper
 

@@ -15,19 +15,19 @@ from safetensors.torch import load_file
 from training.small import checkpoints, command, results
 
 from paircaps.errors import TrainingError
-from paircaps.training import checkpoint
+from paircaps.training import checkpoint_files
 from paircaps.training.assemble import training_loader
 from paircaps.training.datasets import load_datasets
 from paircaps.training.distributed import Processes
-from paircaps.training.folder import RunFolder
+from paircaps.training.run_folder import RunFolder
 from paircaps.training.runlog import MetricsFile
 
 LONG = ("--train.epochs", 500, "--run.checkpoint_every", 10_000)
 
 
-def started(nursery, folder, *more):
+def started(subprocesses, folder, *more):
     """A long training that has taken a few steps."""
-    child = nursery.start(*command(folder, *LONG, *more))
+    child = subprocesses.start(*command(folder, *LONG, *more))
     metrics = folder / "metrics.jsonl"
     child.wait_for(lambda: metrics.exists() and metrics.stat().st_size)
     return child
@@ -42,23 +42,23 @@ def ended_or_grown(child, path, size):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_saves_and_ends(nursery, tmp_path, number, code):
-    child = started(nursery, tmp_path / "run")
+def test_a_signal_saves_and_ends(subprocesses, tmp_path, number, code):
+    child = started(subprocesses, tmp_path / "run")
     begin = time.monotonic()
     child.send(number)
     assert child.wait(10) == code
     assert time.monotonic() - begin < 10
     assert signal.Signals(number).name in child.said()
-    found, complaints = checkpoint.newest(tmp_path / "run" / "checkpoints")
+    found, complaints = checkpoint_files.newest(tmp_path / "run" / "checkpoints")
     assert not complaints
     assert found.facts["counters"]["step"] >= 3
 
 
-def test_signals_by_the_dozen_corrupt_nothing(nursery, tmp_path):
-    nursery.run(*command(tmp_path / "whole"))
+def test_signals_by_the_dozen_corrupt_nothing(subprocesses, tmp_path):
+    subprocesses.run(*command(tmp_path / "whole"))
     folder, stops = tmp_path / "run", 0
     for _ in range(40):
-        child = nursery.start(*command(folder))
+        child = subprocesses.start(*command(folder))
         child.wait_for(partial(ended_or_grown, child, folder / "metrics.jsonl", size_of(folder / "metrics.jsonl")))
         for _ in range(12):  # the first is heeded, the others come while it saves
             if not child.wait_done():
@@ -77,16 +77,16 @@ def test_signals_by_the_dozen_corrupt_nothing(nursery, tmp_path):
     assert results(folder) == results(tmp_path / "whole")
 
 
-def test_a_signal_in_the_middle_of_a_validation_stops_it(nursery, tmp_path):
+def test_a_signal_in_the_middle_of_a_validation_stops_it(subprocesses, tmp_path):
     slow = ("--data.limit", 1500, "--data.validation", 0.9, "--evaluate.batch_size", 1, "--train.log_every", 1)
-    child = nursery.start(*command(tmp_path / "run", *slow))
+    child = subprocesses.start(*command(tmp_path / "run", *slow))
     child.wait_for(lambda: "step 4/" in child.said())  # 150 images make four steps
     time.sleep(0.3)
     begin = time.monotonic()
     child.send(signal.SIGTERM)
     assert child.wait(10) == 143
     assert time.monotonic() - begin < 2  # 1,350 images one by one take longer
-    counters = checkpoint.newest(tmp_path / "run" / "checkpoints")[0].facts["counters"]
+    counters = checkpoint_files.newest(tmp_path / "run" / "checkpoints")[0].facts["counters"]
     assert (counters["step"], counters["evaluated"]) == (4, -1)
 
 
@@ -122,121 +122,121 @@ def test_a_disk_that_fills_up_while_a_row_is_written(tmp_path):
     metrics.close()  # leaves nothing that would fail once more
 
 
-def test_a_full_disk_leaves_the_checkpoint_before_it(nursery, tmp_path):
+def test_a_full_disk_leaves_the_checkpoint_before_it(subprocesses, tmp_path):
     folder = tmp_path / "run"
-    nursery.run(*command(tmp_path / "whole"))
-    child = nursery.start(*command(folder))
+    subprocesses.run(*command(tmp_path / "whole"))
+    child = subprocesses.start(*command(folder))
     child.wait_for(lambda: "step-00000004" in (checkpoints(folder) if (folder / "checkpoints").exists() else []))
     child.send(signal.SIGKILL)
     child.wait()
     before = checkpoints(folder)
-    code, said = nursery.run(*command(folder), file_limit=5_000_000)
+    code, said = subprocesses.run(*command(folder), file_limit=5_000_000)
     assert code == 1
     assert "cannot write the checkpoint: File too large. Earlier checkpoints are as they were" in said
     assert [name for name in checkpoints(folder) if not name.startswith(".")] == [
         name for name in before if not name.startswith(".")
     ]
-    code, said = nursery.run(*command(folder))
+    code, said = subprocesses.run(*command(folder))
     assert code == 0, said
     assert results(folder) == results(tmp_path / "whole")
 
 
-def test_a_folder_that_cannot_be_written_is_refused_before_the_first_step(nursery, tmp_path):
+def test_a_folder_that_cannot_be_written_is_refused_before_the_first_step(subprocesses, tmp_path):
     folder = tmp_path / "locked"
     folder.mkdir()
     folder.chmod(0o555)
     place = folder / "run" if os.geteuid() else "/proc/paircaps"  # root may write to the former
-    code, said = nursery.run(*command(place))
+    code, said = subprocesses.run(*command(place))
     assert code == 1
     assert f"{place}: cannot write to this folder" in said
     assert "step" not in said
     (tmp_path / "file").write_text("")
-    code, said = nursery.run(*command(tmp_path / "file"))
+    code, said = subprocesses.run(*command(tmp_path / "file"))
     assert code == 1
     assert "is a file; --out takes a folder" in said
 
 
-def test_two_trainings_in_one_folder(nursery, tmp_path):
-    first = started(nursery, tmp_path / "run")
-    code, said = nursery.run(*command(tmp_path / "run", *LONG))
+def test_two_trainings_in_one_folder(subprocesses, tmp_path):
+    first = started(subprocesses, tmp_path / "run")
+    code, said = subprocesses.run(*command(tmp_path / "run", *LONG))
     assert code == 1
     assert f"another training is writing to this folder, process {first.pid}" in said
     first.send(signal.SIGKILL)  # a dead one's lock does not block
     assert first.wait() == -signal.SIGKILL
-    second = nursery.start(*command(tmp_path / "run", *LONG))
+    second = subprocesses.start(*command(tmp_path / "run", *LONG))
     second.wait_for(lambda: "going on from step" in second.said())
     second.send(signal.SIGTERM)
     assert second.wait(10) == 143
 
 
-def test_a_different_recipe_is_refused_and_the_difference_shown(nursery, tmp_path):
+def test_a_different_recipe_is_refused_and_the_difference_shown(subprocesses, tmp_path):
     folder = tmp_path / "run"
-    code, _ = nursery.run(*command(folder, "--train.steps", 1))
+    code, _ = subprocesses.run(*command(folder, "--train.steps", 1))
     assert code == 0
     before = results(folder)
-    code, said = nursery.run(*command(folder, "--train.steps", 2, "--model.routing", "dynamic"))
+    code, said = subprocesses.run(*command(folder, "--train.steps", 2, "--model.routing", "dynamic"))
     assert code == 1
     assert 'model.routing: "fm" there, "dynamic" here' in said
     assert "train.steps: 1 there, 2 here" in said
     assert "seed" not in said
     assert results(folder) == before
-    code, _ = nursery.run(*command(folder, "--train.steps", 1, "--run.keep", 5))  # how, not what
+    code, _ = subprocesses.run(*command(folder, "--train.steps", 1, "--run.keep", 5))  # how, not what
     assert code == 0
-    code, _ = nursery.run(*command(folder, "--train.steps", 2, "--model.routing", "dynamic", "--fresh"))
+    code, _ = subprocesses.run(*command(folder, "--train.steps", 2, "--model.routing", "dynamic", "--fresh"))
     assert code == 0
     assert json.loads((folder / "model.json").read_text())["arguments"]["routing"] == "dynamic"
 
 
-def test_a_folder_with_parts_of_a_run_is_not_taken_over(nursery, tmp_path):
+def test_a_folder_with_parts_of_a_run_is_not_taken_over(subprocesses, tmp_path):
     (tmp_path / "metrics.jsonl").write_text("mine\n")
-    code, said = nursery.run(*command(tmp_path))
+    code, said = subprocesses.run(*command(tmp_path))
     assert code == 1
     assert "holds metrics.jsonl, but not of a run" in said
     assert (tmp_path / "metrics.jsonl").read_text() == "mine\n"
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_what_no_training_wrote_is_never_removed(nursery, tmp_path, fresh):
+def test_what_no_training_wrote_is_never_removed(subprocesses, tmp_path, fresh):
     mine = {"config.toml": '{"other": 1}', "model.json": "{}", "checkpoints/mine.txt": "x", ".config.toml.swp": "x"}
     (tmp_path / "checkpoints").mkdir()
     for name, text in mine.items():
         (tmp_path / name).write_text(text)
-    code, said = nursery.run(*command(tmp_path, *(["--fresh"] if fresh else [])))
+    code, said = subprocesses.run(*command(tmp_path, *(["--fresh"] if fresh else [])))
     assert code == 1
     assert "config.toml: no recipe of this version" in said
     assert {name: (tmp_path / name).read_text() for name in mine} == mine
     (tmp_path / "config.toml").unlink()
-    code, said = nursery.run(*command(tmp_path, *(["--fresh"] if fresh else [])))
+    code, said = subprocesses.run(*command(tmp_path, *(["--fresh"] if fresh else [])))
     assert code == 1
     assert "holds model.json, checkpoints, but not of a run" in said
     assert (tmp_path / "checkpoints" / "mine.txt").exists()
 
 
-def test_fresh_removes_a_run_and_nothing_else(nursery, tmp_path):
+def test_fresh_removes_a_run_and_nothing_else(subprocesses, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    nursery.run(*command(tmp_path, "--train.steps", 1))
+    subprocesses.run(*command(tmp_path, "--train.steps", 1))
     (tmp_path / "checkpoints" / "notes.txt").write_text("mine")
     (tmp_path / ".metrics.jsonl.swp").write_text("mine")
-    code, _ = nursery.run(*command(tmp_path, "--train.steps", 1, "--train.seed", 1, "--fresh"))
+    code, _ = subprocesses.run(*command(tmp_path, "--train.steps", 1, "--train.seed", 1, "--fresh"))
     assert code == 1  # one file of its folders is not its own
     (tmp_path / "checkpoints" / "notes.txt").unlink()
     (tmp_path / "checkpoints").rmdir()
-    code, _ = nursery.run(*command(tmp_path, "--train.steps", 1, "--train.seed", 1, "--fresh"))
+    code, _ = subprocesses.run(*command(tmp_path, "--train.steps", 1, "--train.seed", 1, "--fresh"))
     assert code == 0
     assert (tmp_path / "notes.txt").read_text() == (tmp_path / ".metrics.jsonl.swp").read_text() == "mine"
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_a_loss_that_is_not_finite_stops_before_the_update(nursery, tmp_path, precision):
+def test_a_loss_that_is_not_finite_stops_before_the_update(subprocesses, tmp_path, precision):
     folder = tmp_path / "run"
     wild = ("--optimiser.lr", 1e38, "--optimiser.name", "sgd", "--schedule.name", "constant")
     wild += ("--train.precision", precision, "--run.checkpoint_every", 1)
-    code, said = nursery.run(*command(folder, *wild))
+    code, said = subprocesses.run(*command(folder, *wild))
     assert code == 1
     assert "is not finite" in said
     assert f"paircaps replay {folder}" in said
     step = int(said.split("stopped before step ")[1].split()[0])
-    found, _ = checkpoint.newest(folder / "checkpoints")
+    found, _ = checkpoint_files.newest(folder / "checkpoints")
     assert found.facts["counters"]["step"] == step - 1  # nothing was updated
     assert not (folder / "model.json").exists()
 
@@ -247,7 +247,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(nursery, tmp_path, pr
     assert torch.equal(saved["index"], batch.index)
     assert torch.equal(saved["images"], batch.images)
 
-    code, shown = nursery.run("replay", folder, "--json")
+    code, shown = subprocesses.run("replay", folder, "--json")
     assert code == 0
     shown = json.loads(shown)
     assert shown["step"] == step
@@ -256,13 +256,13 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(nursery, tmp_path, pr
     assert shown["layers"]
     assert shown["gradients"]
 
-    code, again = nursery.run(*command(folder, *wild))  # the same step, the same words
+    code, again = subprocesses.run(*command(folder, *wild))  # the same step, the same words
     assert code == 1
     assert f"stopped before step {step}" in again
 
 
-def test_nothing_to_replay(nursery, tmp_path):
-    code, said = nursery.run("replay", tmp_path)
+def test_nothing_to_replay(subprocesses, tmp_path):
+    code, said = subprocesses.run("replay", tmp_path)
     assert code == 1
     assert "nothing to replay" in said
-    assert nursery.run("replay", tmp_path / "nowhere")[0] == 1
+    assert subprocesses.run("replay", tmp_path / "nowhere")[0] == 1

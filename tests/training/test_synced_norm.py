@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import nn
 
 from paircaps import CapsuleLayer
-from paircaps.norm import CapsuleNorm
+from paircaps.layers.norms import CapsuleNorm
 from paircaps.training.distributed import Processes, SyncedNorm, synchronise_norms
 
 

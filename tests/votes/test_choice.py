@@ -9,22 +9,22 @@ from torch import nn
 from votes.twins import LARGE, twins
 
 from paircaps import CapsuleLayer, Capsules, DynamicRouting, FMAgreement, create_model
-from paircaps.norm import CapsuleNorm
+from paircaps.layers.norms import CapsuleNorm
 from paircaps.routing import Routing
-from paircaps.votes import MatrixVotes, Votes, operators, tile_children
+from paircaps.votes import LazyVotes, MatrixVotes, operators, tile_children
 
 
 @pytest.fixture
 def walks(monkeypatch):
     """Counts walks over tiles."""
     seen = []
-    original = Votes.sums
+    original = LazyVotes.sums
 
     def sums(self, *, normalize):
         seen.append(self.shape)
         return original(self, normalize=normalize)
 
-    monkeypatch.setattr(Votes, "sums", sums)
+    monkeypatch.setattr(LazyVotes, "sums", sums)
     return seen
 
 

@@ -8,14 +8,14 @@ from votes.twins import FORMS, everything
 
 from paircaps import CapsuleLayer
 from paircaps.bench.memory import bytes_for_backward
-from paircaps.votes import Votes
+from paircaps.votes import LazyVotes
 
 
 @pytest.fixture
 def two_images(monkeypatch):
     """Chunks of two images, for layers of 97 children and 7 parents."""
     monkeypatch.setattr("paircaps.votes.layout.IMAGE_BYTES", 2 * 4 * 97 * 7 * 16)
-    monkeypatch.setattr("paircaps.votes.ballot.TILE_BYTES", 1)
+    monkeypatch.setattr("paircaps.votes.lazy_votes.TILE_BYTES", 1)
 
 
 @pytest.mark.usefixtures("two_images")
@@ -31,7 +31,7 @@ def test_rivals_a_few_images_at_a_time(routing, transform, vote_norm, training, 
     u = torch.randn(2, 5, 97, 16, dtype=torch.float64)
     activation = torch.rand(2, 5, 97, dtype=torch.float64)
     expected = everything(lambda u: plain(u, activation), u, plain)
-    monkeypatch.setattr(Votes, "dense", None)
+    monkeypatch.setattr(LazyVotes, "dense", None)
     found = everything(lambda u: few(u, activation), u, few)
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-8, atol=1e-8, msg=lambda text, name=name: name + text)
@@ -81,7 +81,7 @@ def test_one_iteration_of_dynamic_routing_is_one_matrix_product(transform, vote_
     fast, plain = (layer.double().train(training) for layer in (fast, plain))
     u = torch.randn(5, 97, 16, dtype=torch.float64)
     expected = everything(plain, u)
-    monkeypatch.setattr(Votes, "dense", None)
+    monkeypatch.setattr(LazyVotes, "dense", None)
     found = everything(fast, u)
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-9, atol=1e-9)

@@ -9,7 +9,7 @@ from torch import nn
 from votes.twins import FORMS, everything, twins
 
 from paircaps import CapsuleLayer, Capsules, FMAgreement, testing
-from paircaps.votes import VectorVotes, Votes
+from paircaps.votes import LazyVotes, VectorVotes
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -134,7 +134,7 @@ class Streamed(nn.Module):
         transform = VectorVotes(children, parents, parents * pose_dim, pose_dim)
         pick = torch.eye(parents * pose_dim, dtype=votes.dtype).unflatten(1, (parents, pose_dim)).transpose(0, 1)
         transform.weight = nn.Parameter(pick.expand(children, -1, -1, -1), requires_grad=False)
-        return self.routing(Votes(votes.flatten(-2), transform, nn.Identity(), True, tile=2), activation)
+        return self.routing(LazyVotes(votes.flatten(-2), transform, nn.Identity(), True, tile=2), activation)
 
 
 @pytest.mark.parametrize("activation", ["sum", "squash"])

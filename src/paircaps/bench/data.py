@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from paircaps._utils.machine import describe_machine
 from paircaps.bench.timing import interleaved
 from paircaps.data import (
     Augmentation,
@@ -20,12 +21,11 @@ from paircaps.data import (
     StoredDataset,
     load_dataset,
 )
-from paircaps.data.cards import CARDS
-from paircaps.data.files import Root, find
-from paircaps.data.made import Affine, MadeDataset, Making, Multi, Translated
-from paircaps.data.noise import noise_like
-from paircaps.data.poses import PoseRange
-from paircaps.machine import describe_machine
+from paircaps.data.files.locate import Root, find
+from paircaps.data.metadata import METADATA
+from paircaps.data.synthetic.dataset import AffineDigits, Drawing, OverlappingDigits, SyntheticDataset, TranslatedDigits
+from paircaps.data.synthetic.noise import noise_like
+from paircaps.data.synthetic.poses import PoseRange
 
 BATCH = 128
 GOALS = {"cifar10, crop and flip": 20_000, "multi-mnist pairs": 10_000}
@@ -39,9 +39,9 @@ def bench_data(root: Root = None, batches: int = 100, repeats: int = 9, seed: in
         "cifar10, as it is": Loader(cifar, BATCH, seed=seed),
         "cifar10, crop and flip": _augmented(cifar, seed, RandomCrop(4), Flip()),
         "cifar10, crop, flip, standardise": _augmented(cifar, seed, RandomCrop(4), Flip(), Standardise()),
-        "translated-mnist": _made(mnist, Translated((40, 40)), seed),
-        "affine-mnist": _made(mnist, Affine((40, 40), PoseRange()), seed),
-        "multi-mnist pairs": _made(mnist, Multi((36, 36)), seed),
+        "translated-mnist": _made(mnist, TranslatedDigits((40, 40)), seed),
+        "affine-mnist": _made(mnist, AffineDigits((40, 40), PoseRange()), seed),
+        "multi-mnist pairs": _made(mnist, OverlappingDigits((36, 36)), seed),
     }
     timings = interleaved({name: _run(loader, batches) for name, loader in loaders.items()}, repeats)
     rows = []
@@ -81,7 +81,7 @@ def as_markdown(result: dict) -> str:
 
 
 def _stored(name: str, root: Root) -> StoredDataset:
-    card = CARDS[name]
+    card = METADATA[name]
     if not find(card, "train", root):
         return noise_like(card, card.counts["train"])
     dataset = load_dataset(name, "train", root, download=False)
@@ -93,8 +93,8 @@ def _augmented(dataset: ImageDataset, seed: int, *steps: Augmentation) -> Loader
     return Loader(dataset, BATCH, Compose(*steps), seed)
 
 
-def _made(digits: StoredDataset, making: Making, seed: int) -> Loader:
-    return Loader(MadeDataset(digits.info, digits, making, len(digits), fresh=True), BATCH, seed=seed)
+def _made(digits: StoredDataset, making: Drawing, seed: int) -> Loader:
+    return Loader(SyntheticDataset(digits.info, digits, making, len(digits), fresh=True), BATCH, seed=seed)
 
 
 def _source(dataset: ImageDataset) -> str:

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from paircaps.bench.live import LiveBytes
 from paircaps.bench.memory import as_size, available_memory
+from paircaps.bench.meta_memory import MetaMemory
 from paircaps.bench.shapes import capsule_layers, model_of_shapes, shape_of_layer
 from paircaps.models import count_parameters
 from paircaps.models.base import ImageModel
@@ -113,7 +113,7 @@ def _passes(model: ImageModel, batch: int) -> tuple[int, int]:
 def _pass(model: ImageModel, batch: int) -> tuple[int, int]:
     """Operations and bytes of a pass: forward and backward if the model is in training mode, else forward."""
     images = torch.empty(batch, model.in_channels, *model.image_size, device="meta")
-    live = LiveBytes()
+    live = MetaMemory()
     live.hold(images, *model.parameters(), *model.buffers())
     with live, torch.set_grad_enabled(model.training):
         activation = model(images).activation

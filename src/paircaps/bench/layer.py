@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from paircaps._utils.machine import describe_machine, machine_line
 from paircaps.bench.goals import Goal, goals_as_markdown
 from paircaps.bench.memory import as_size
 from paircaps.bench.peak import can_measure, layer_job, measure_peaks
@@ -23,7 +24,6 @@ from paircaps.bench.shapes import (
     training,
 )
 from paircaps.bench.timing import Say, Timing, interleaved, ratio, repeats_within, silent
-from paircaps.machine import describe_machine, machine_line
 from paircaps.models import create_model
 
 BATCH = 128

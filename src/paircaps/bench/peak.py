@@ -20,12 +20,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from paircaps._utils.registry import call_with_options
 from paircaps.bench.shapes import LayerShape, inference, training
 from paircaps.errors import PaircapsError
 from paircaps.models import create_model
-from paircaps.registry import call_with_options
 
-Job = dict[str, Any]
+PeakJob = dict[str, Any]
 """What to measure, as JSON."""
 
 
@@ -55,18 +55,18 @@ def layer_job(
     routing: str = "fm",
     streaming: bool | str = "auto",
     **options: object,
-) -> Job:
+) -> PeakJob:
     """To measure a capsule layer alone."""
     layer = {"shape": asdict(shape), "routing": routing, "streaming": streaming, "options": options}
     return {"layer": layer, "batch": batch, "train": train}
 
 
-def model_job(name: str, arguments: dict[str, object], batch: int, *, train: bool) -> Job:
+def model_job(name: str, arguments: dict[str, object], batch: int, *, train: bool) -> PeakJob:
     """To measure a whole model; ``arguments`` are those of :func:`paircaps.create_model`."""
     return {"model": name, "arguments": arguments, "batch": batch, "train": train}
 
 
-def measure_peaks(jobs: Sequence[Job]) -> list[Peak]:
+def measure_peaks(jobs: Sequence[PeakJob]) -> list[Peak]:
     """Measure one after the other, in one other process."""
     words = [sys.executable, "-m", "paircaps.bench.peak"]
     # memory that is freed goes back at once, and is not kept for the next tensor of another size
@@ -81,7 +81,7 @@ def measure_peaks(jobs: Sequence[Job]) -> list[Peak]:
 # --- in the other process ---------------------------------------------------------------------------------------------
 
 
-def _run(job: Job) -> Peak:
+def _run(job: PeakJob) -> Peak:
     module, inputs, small = _build(job)
     prepare = training if job["train"] else inference
     prepare(*small)()  # libraries take room of their own, once
@@ -95,7 +95,7 @@ def _run(job: Job) -> Peak:
     return Peak(max(0, _resident("VmHWM") - before - gradients), held)
 
 
-def _build(job: Job) -> tuple[nn.Module, Tensor, tuple[nn.Module, Tensor]]:
+def _build(job: PeakJob) -> tuple[nn.Module, Tensor, tuple[nn.Module, Tensor]]:
     """What is measured, its inputs, and a small one of the same kind."""
     if "model" in job:
         arguments = job["arguments"]

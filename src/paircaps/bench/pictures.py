@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from paircaps._figures import as_png, new_figure
+from paircaps._utils.figures import as_png, new_figure
 
 PLAIN, OURS, FLOOR = "#b0b7c3", "#2f6fb2", "#6b7280"
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor, nn
 
-from paircaps.capsules import CapsuleLayer
+from paircaps.layers import CapsuleLayer
 from paircaps.models import create_model, list_models
 from paircaps.models.base import ImageModel
 from paircaps.votes import VectorVotes

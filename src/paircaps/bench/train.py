@@ -17,19 +17,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, cast
 
-from paircaps.bench.bare import bare_step
+from paircaps._utils.machine import describe_machine, machine_line
 from paircaps.bench.timing import Timing, interleaved
+from paircaps.bench.train_step import train_step
 from paircaps.data import DataError, ImageDataset
-from paircaps.data.cards import CARDS
-from paircaps.data.noise import noise_like
+from paircaps.data.metadata import METADATA
+from paircaps.data.synthetic.noise import noise_like
 from paircaps.errors import RecipeError
-from paircaps.machine import describe_machine, machine_line
 from paircaps.training.assemble import build_objective, choose_device, training_loader
 from paircaps.training.datasets import Datasets, hold_back, open_dataset
 from paircaps.training.distributed import Processes
-from paircaps.training.folder import locked_folder
 from paircaps.training.loop import Training
 from paircaps.training.recipe import Data, Recipe
+from paircaps.training.run_folder import locked_folder
 
 GOAL = 0.97
 """Of a step's time, which forward, backward and update must have."""
@@ -66,7 +66,7 @@ def _bench_recipe(name: str, recipe: Recipe, seconds: float) -> dict[str, object
         training = Training(recipe, folder, Processes(), choose_device(recipe.run), quiet=True, datasets=datasets)
         training.open_journal(stack)
         batch = training_loader(recipe, datasets, Processes()).batch(0, 0)
-        bare = bare_step(recipe, build_objective(recipe, datasets, choose_device(recipe.run)), batch)
+        bare = train_step(recipe, build_objective(recipe, datasets, choose_device(recipe.run)), batch)
         steps = _steps_in(bare, seconds)
         loop_step = LoopStep(training)
         timings = interleaved({"loop": loop_step, "bare": bare}, steps, warm_up=WARM_UP)
@@ -93,12 +93,12 @@ def _rates(timing: Timing, images: int) -> dict[str, float]:
 def stand_in_datasets(settings: Data) -> tuple[Datasets, str]:
     """The images of a recipe without a download, or others that cost the same; and which."""
     try:
-        options = {**settings.options, "download": False} if settings.name in CARDS else settings.options
+        options = {**settings.options, "download": False} if settings.name in METADATA else settings.options
         whole: ImageDataset = open_dataset(settings.name, "train", settings.folder, options)
-        card = CARDS.get(settings.name)
+        card = METADATA.get(settings.name)
         source = "made" if card is not None and not card.files else "the real files"
     except DataError:
-        if settings.name not in CARDS:
+        if settings.name not in METADATA:
             raise
         whole, source = _stand_in(settings)
     train, validation = hold_back(whole, settings.validation, settings.seed)
@@ -106,7 +106,7 @@ def stand_in_datasets(settings: Data) -> tuple[Datasets, str]:
 
 
 def _stand_in(settings: Data) -> tuple[ImageDataset, str]:
-    card = CARDS[settings.name]
+    card = METADATA[settings.name]
     if card.base is not None:
         name = settings.name.replace("mnist", "glyphs")
         return open_dataset(name, "train", "", settings.options), name

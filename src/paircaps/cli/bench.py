@@ -10,8 +10,8 @@ from paircaps.bench import data, layer, pictures, scaling, table1, train
 from paircaps.cli.arguments import data_folder, path, whole_number
 from paircaps.cli.output import add_output, require_places, show_result
 from paircaps.cli.serve import require_serving
-from paircaps.experiments.recipes import list_recipes, load_recipe
-from paircaps.experiments.times import paper_times
+from paircaps.paper.inference_times import paper_times
+from paircaps.training.recipes import list_recipes, load_recipe
 
 
 def add_commands(commands: Any) -> None:

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from paircaps.cli.arguments import add_dataset_option, data_folder, path, whole_number
-from paircaps.data.cards import CARDS, Card
-from paircaps.data.catalogue import require_known
+from paircaps.data.contact_sheet import contact_sheet, require_picture_name, save_picture
 from paircaps.data.dataset import ImageDataset
 from paircaps.data.errors import DataError
-from paircaps.data.files import find, locate, require_folder, require_published
+from paircaps.data.files.locate import find, locate, require_folder, require_published
 from paircaps.data.here import source_of
+from paircaps.data.metadata import METADATA, Metadata
 from paircaps.data.named import is_folder, load_named
-from paircaps.data.sheet import contact_sheet, require_picture_name, save_picture
+from paircaps.data.registry import require_known
 
 _OPTIONAL = {("svhn", "extra")}
 """Splits that are fetched and checked only when they are asked for by name."""
@@ -35,7 +35,9 @@ def add_commands(commands: Any) -> None:
     listing.set_defaults(run=list_datasets)
 
     get = group.add_parser("get", parents=[common], help="download a dataset, or say where it is")
-    get.add_argument("names", nargs="+", metavar="NAME", help=", ".join(name for name in CARDS if CARDS[name].files))
+    get.add_argument(
+        "names", nargs="+", metavar="NAME", help=", ".join(name for name in METADATA if METADATA[name].files)
+    )
     get.add_argument("--split", help="only this one, such as svhn's extra")
     get.set_defaults(run=get_datasets)
 
@@ -59,7 +61,7 @@ def add_commands(commands: Any) -> None:
 def list_datasets(options: argparse.Namespace) -> int:
     """Print every dataset: whether it is here, where, and under what terms."""
     require_folder(options.data_dir)
-    rows = [_row(card, options.data_dir) for card in CARDS.values()]
+    rows = [_row(card, options.data_dir) for card in METADATA.values()]
     if options.json:
         print(json.dumps(rows, indent=2, ensure_ascii=False))
         return 0
@@ -103,7 +105,7 @@ def get_datasets(options: argparse.Namespace) -> int:
     return 0
 
 
-def _get_split(card: Card, split: str, root: Path | None) -> None:
+def _get_split(card: Metadata, split: str, root: Path | None) -> None:
     """Find or fetch the files of a split, and see that they are the published ones."""
     paths = locate(card, split, root)
     published = {file.name: file for files in card.files[split] for file in files}
@@ -116,7 +118,7 @@ def _get_split(card: Card, split: str, root: Path | None) -> None:
 def show_dataset(options: argparse.Namespace) -> int:
     """Draw a contact sheet."""
     require_picture_name(options.out)
-    card = CARDS.get(options.name)
+    card = METADATA.get(options.name)
     split = options.split or (next(iter(card.counts)) if card else "train")
     dataset = load_named(options.name, split, options.data_dir, dict(options.option))
     save_picture(contact_sheet(dataset, options.columns, options.rows, options.seed), options.out)
@@ -154,7 +156,7 @@ def _counts(dataset: ImageDataset) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in zip(dataset.classes, counts, strict=True))
 
 
-def _row(card: Card, root: Path | None) -> dict[str, Any]:
+def _row(card: Metadata, root: Path | None) -> dict[str, Any]:
     """What `data list` says of a dataset."""
     source = source_of(card)
     places = {split: find(source, split, root) for split in _splits(source, None)}
@@ -177,7 +179,7 @@ def _folders(places: dict[str, list[Path] | None]) -> list[str]:
     return sorted({str(path.parent) for paths in places.values() for path in paths or []})
 
 
-def _state(card: Card, source: Card, places: dict[str, list[Path] | None]) -> str:
+def _state(card: Metadata, source: Metadata, places: dict[str, list[Path] | None]) -> str:
     """Whether a dataset is here, in words."""
     if not source.files:
         return "made on the fly, always here"
@@ -188,17 +190,17 @@ def _state(card: Card, source: Card, places: dict[str, list[Path] | None]) -> st
     return f"{made}, which is here" if made else f"here: {', '.join(_folders(places))}"
 
 
-def _card(name: str) -> Card:
+def _card(name: str) -> Metadata:
     if is_folder(name) or name == "folder":
         raise DataError(f"{name}: no name of a dataset; a folder of pictures is shown and checked by its path")
     try:
         require_known(name)
     except ValueError as error:
         raise DataError(str(error)) from None
-    return CARDS[name]
+    return METADATA[name]
 
 
-def _splits(card: Card, wanted: str | None) -> list[str]:
+def _splits(card: Metadata, wanted: str | None) -> list[str]:
     """Splits to fetch or check: those with files, or the one that was asked for."""
     if wanted is None:
         return [split for split in card.files if (card.name, split) not in _OPTIONAL]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from paircaps.cli.arguments import path, whole_number
-from paircaps.experiments.demo import run_demo
+from paircaps.paper.demo import run_demo
 
 
 def add_commands(commands: Any) -> None:

@@ -6,15 +6,15 @@ import argparse
 import sys
 from typing import Any
 
+from paircaps._utils.machine import machine_line
 from paircaps.cli.arguments import add_dataset_option, data_folder, named_or_own, path, whole_number
 from paircaps.cli.output import add_output, require_places, show_result
 from paircaps.data import ImageDataset
 from paircaps.errors import PaircapsError
 from paircaps.explain import measure, upright
-from paircaps.explain.drawn import draw_equivariance
 from paircaps.explain.equivariance import IMAGES
+from paircaps.explain.plots import draw_equivariance
 from paircaps.explain.report import as_markdown
-from paircaps.machine import machine_line
 from paircaps.model_files import find_models, load
 from paircaps.network import Network
 from paircaps.training.run_data import require_classes, require_shape

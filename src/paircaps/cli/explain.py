@@ -12,20 +12,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paircaps._files import write_whole
+from paircaps._utils.files import write_whole
 from paircaps.cli.arguments import add_dataset_option, data_folder, named_or_own, path, whole_number
 from paircaps.data import DataError
 from paircaps.data.pictures import FITS
 from paircaps.errors import PaircapsError
 from paircaps.explain import agreement, perturb, pose_range, reconstruct, tree
-from paircaps.explain.drawn import (
+from paircaps.explain.plots import (
     draw_agreement,
     draw_perturbation,
     draw_reconstruction,
     draw_tree,
 )
-from paircaps.explain.familiar import familiar_images, some_of_each
-from paircaps.explain.look import has_capsules
+from paircaps.explain.sample_images import familiar_images, some_of_each
+from paircaps.explain.trace import has_capsules
 from paircaps.model_files import load
 from paircaps.network import Network
 from paircaps.predict import find_pictures, read_picture

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from paircaps._files import write_whole
+from paircaps._utils.files import write_whole
 from paircaps.cli.arguments import path
 from paircaps.data.errors import DataError
 
-Result = dict[str, Any]
+BenchResult = dict[str, Any]
 
 
 def add_output(
@@ -36,10 +36,10 @@ def require_places(files: list[Path], *, picture: bool = False) -> None:
 
 
 def show_result(
-    result: Result,
-    as_markdown: Callable[[Result], str],
+    result: BenchResult,
+    as_markdown: Callable[[BenchResult], str],
     options: argparse.Namespace,
-    draw: Callable[[Result], bytes] | None = None,
+    draw: Callable[[BenchResult], bytes] | None = None,
 ) -> int:
     """Print a result, and write it to the files that were named."""
     as_json, text = json.dumps(result, indent=2) + "\n", as_markdown(result)

@@ -9,13 +9,13 @@ from typing import Any
 
 from paircaps.cli.arguments import path, positive_number, whole_number
 from paircaps.errors import RecipeError
-from paircaps.experiments.budget import Budget
-from paircaps.experiments.listing import listed
-from paircaps.experiments.paper import ALL, experiments, find_experiments
-from paircaps.experiments.plan import RUNS, Choice
-from paircaps.experiments.report import write_report
-from paircaps.experiments.reproduce import Outcome, reproduce, require_known
-from paircaps.training.recipe_text import Tree, merge, parse_setting
+from paircaps.paper.budget import Budget
+from paircaps.paper.experiments import ALL, experiments, find_experiments
+from paircaps.paper.listing import listed
+from paircaps.paper.plan import RUNS, Choice
+from paircaps.paper.report import write_report
+from paircaps.paper.reproduce import ReproduceSummary, reproduce, require_known
+from paircaps.training.recipe_io import RecipeTree, merge, parse_setting
 
 _ABOUT = """
 Make tables and figures of the paper again, each of ordinary trainings, and write a report of them. The same command
@@ -114,8 +114,8 @@ def run_reproduce(options: argparse.Namespace) -> int:
     return _tell(outcome)
 
 
-def _changes(settings: list[str]) -> Tree:
-    tree: Tree = {}
+def _changes(settings: list[str]) -> RecipeTree:
+    tree: RecipeTree = {}
     for text in settings:
         try:
             tree = merge(tree, parse_setting(text))
@@ -130,7 +130,7 @@ def run_report(options: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(outcome: Outcome) -> int:
+def _tell(outcome: ReproduceSummary) -> int:
     for title, lines in (("no data", outcome.missing), ("failed", outcome.failed)):
         for line in lines:
             print(f"{title}: {line}", file=sys.stderr)

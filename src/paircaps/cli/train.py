@@ -8,14 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from paircaps._words import counted
+from paircaps._utils.words import counted
 from paircaps.cli.arguments import path
 from paircaps.errors import RecipeError
-from paircaps.experiments.recipes import list_recipes, read_tree, with_places
 from paircaps.training.failure import Replay
-from paircaps.training.folder import existing_folder
-from paircaps.training.loop import Result, train
-from paircaps.training.recipe_text import (
+from paircaps.training.loop import TrainingResult, train
+from paircaps.training.recipe_io import (
     in_words,
     merge,
     overrides_to_tree,
@@ -24,7 +22,9 @@ from paircaps.training.recipe_text import (
     require_key,
     to_toml,
 )
+from paircaps.training.recipes import list_recipes, read_tree, with_places
 from paircaps.training.replay import replay
+from paircaps.training.run_folder import existing_folder
 
 _ABOUT = """
 Train by a recipe. The same command again goes on where it was stopped, to the very same result.
@@ -93,7 +93,7 @@ def run_train(options: argparse.Namespace) -> int:
     return 0
 
 
-def _result_line(result: Result) -> str:
+def _result_line(result: TrainingResult) -> str:
     trained = result.trained
     state = "was finished already," if result.resumed_at is None else "finished"
     chosen = trained["validation_accuracy"]

@@ -18,11 +18,11 @@ from paircaps.data.augment import (
     Standardise,
     Translate,
 )
-from paircaps.data.catalogue import list_datasets, load_dataset, register_dataset
 from paircaps.data.dataset import Batch, ImageDataset, Info, StoredDataset
 from paircaps.data.errors import DataError
 from paircaps.data.loader import Loader
 from paircaps.data.pictures import decode_picture
+from paircaps.data.registry import list_datasets, load_dataset, register_dataset
 from paircaps.data.wrap import wrap_dataset
 
 __all__ = [

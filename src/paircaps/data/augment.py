@@ -7,7 +7,6 @@ same way in every process and after a resume. Steps that only move bytes about k
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,29 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from paircaps._checks import height_and_width, require_not_negative, require_within, shape_of
-from paircaps.data.poses import PoseRange
-from paircaps.data.warp import Size, warp, window
-
-
-def as_float(images: Tensor) -> Tensor:
-    """Bytes as numbers in 0..1; floats as they are."""
-    return images if images.is_floating_point() else images.float() / 255
-
-
-def standardise(images: Tensor) -> Tensor:
-    """(x − mean) / max(deviation, 1/√n), over all n values of each image (B, C, H, W)."""
-    images = as_float(images)
-    mean = images.mean((1, 2, 3), keepdim=True)
-    deviation = (images - mean).square().mean((1, 2, 3), keepdim=True).sqrt()
-    return (images - mean) / deviation.clamp(min=math.prod(images.shape[1:]) ** -0.5)
-
-
-def middle(images: Tensor, size: tuple[int, int]) -> Tensor:
-    """The middle of images, (..., H, W) to (..., *size)."""
-    height, width = size
-    top, left = (images.shape[-2] - height) // 2, (images.shape[-1] - width) // 2
-    return images[..., top : top + height, left : left + width]
+from paircaps._utils.checks import height_and_width, require_not_negative, require_within, shape_of
+from paircaps._utils.images import as_float, middle, standardise
+from paircaps.data.synthetic.poses import PoseRange
+from paircaps.data.synthetic.warp import Size, warp, window
 
 
 class Augmentation(ABC):

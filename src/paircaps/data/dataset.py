@@ -18,7 +18,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from paircaps._checks import require_positive
+from paircaps._utils.checks import require_positive
 from paircaps.data.errors import DataError
 from paircaps.data.randomness import permutation
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paircaps.data.cards import CARDS, Card
-from paircaps.data.files import find
+from paircaps.data.files.locate import find
+from paircaps.data.metadata import METADATA, Metadata
 
 
-def source_of(card: Card) -> Card:
+def source_of(card: Metadata) -> Metadata:
     """The dataset whose files another one is made of, or itself."""
-    return card if card.files else CARDS[str(card.base)]
+    return card if card.files else METADATA[str(card.base)]
 
 
 def missing_splits(name: str, root: Path | None = None) -> list[str]:
@@ -20,5 +20,5 @@ def missing_splits(name: str, root: Path | None = None) -> list[str]:
         name: of a dataset that comes with the package.
         root: a folder to look in first.
     """
-    source = source_of(CARDS[name])
+    source = source_of(METADATA[name])
     return [split for split in ("train", "test") if split in source.files and not find(source, split, root)]

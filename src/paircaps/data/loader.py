@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from paircaps._checks import require_bool, require_not_negative, require_positive, require_whole
-from paircaps.data.augment import Augmentation, as_float
+from paircaps._utils.checks import require_bool, require_not_negative, require_positive, require_whole
+from paircaps._utils.images import as_float
+from paircaps.data.augment import Augmentation
 from paircaps.data.dataset import Batch, ImageDataset
 from paircaps.data.randomness import permutation, uniform
 

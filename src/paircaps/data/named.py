@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from paircaps.data.cards import CARDS
-from paircaps.data.catalogue import load_dataset
 from paircaps.data.dataset import ImageDataset
 from paircaps.data.errors import DataError
+from paircaps.data.metadata import METADATA
+from paircaps.data.registry import load_dataset
 
 
 def is_folder(name: str) -> bool:
     """Whether a name is that of a folder of pictures."""
-    return os.sep in name or (bool(name) and name not in CARDS and Path(name).expanduser().is_dir())
+    return os.sep in name or (bool(name) and name not in METADATA and Path(name).expanduser().is_dir())
 
 
 def load_named(name: str, split: str, root: Path | None, options: dict[str, object]) -> ImageDataset:

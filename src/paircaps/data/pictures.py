@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paircaps._checks import height_and_width, require_choice, require_whole, require_within
+from paircaps._utils.checks import height_and_width, require_choice, require_whole, require_within
 from paircaps.data.dataset import require_memory
 from paircaps.data.errors import DataError, cannot
-from paircaps.data.stream import file_size
-from paircaps.data.warp import Size
+from paircaps.data.files.stream import file_size
+from paircaps.data.synthetic.warp import Size
 
 if TYPE_CHECKING:
     from PIL import Image

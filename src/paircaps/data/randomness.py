@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paircaps._checks import require_whole
+from paircaps._utils.checks import require_whole
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 

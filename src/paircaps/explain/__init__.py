@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from paircaps.explain.agreement import Agreement, agreement
 from paircaps.explain.equivariance import Equivariance, measure
-from paircaps.explain.look import Look, look
-from paircaps.explain.perturb import Perturbation, PoseRange, perturb, pose_range
+from paircaps.explain.perturb import DimensionRanges, Perturbation, perturb, pose_range
 from paircaps.explain.reconstruct import Reconstruction, reconstruct
-from paircaps.explain.tree import Tree, tree
+from paircaps.explain.trace import Look, look
+from paircaps.explain.tree import AgreementTree, tree
 from paircaps.explain.warps import upright
 
 __all__ = [
     "Agreement",
+    "AgreementTree",
+    "DimensionRanges",
     "Equivariance",
     "Look",
     "Perturbation",
-    "PoseRange",
     "Reconstruction",
-    "Tree",
     "agreement",
     "look",
     "measure",

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paircaps._checks import require_not_negative
-from paircaps.explain.look import Look, chosen_classes, look
+from paircaps._utils.checks import require_not_negative
+from paircaps.explain.trace import Look, chosen_classes, look
 from paircaps.network import Network
 from paircaps.routing.evidence import of_parent
 

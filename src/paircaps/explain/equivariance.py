@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor
 
-from paircaps._checks import require_positive
-from paircaps.data.poses import POSE, UPRIGHT
+from paircaps._utils.checks import require_positive
+from paircaps.data.synthetic.poses import POSE, UPRIGHT
 from paircaps.errors import PaircapsError
 from paircaps.explain.warps import Upright, Warped, in_one_warp, in_random_poses, random_poses, sizes_of
 from paircaps.models.decoder import pick

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paircaps._checks import require_positive, require_shape
-from paircaps.explain.look import chosen_classes
+from paircaps._utils.checks import require_positive, require_shape
 from paircaps.explain.reconstruct import require_decoder
+from paircaps.explain.trace import chosen_classes
 from paircaps.functional import Capsules
 from paircaps.models.decoder import Decoder, pick
 from paircaps.network import Network
@@ -21,7 +21,7 @@ _AT_ONCE = 256
 
 
 @dataclass(frozen=True)
-class PoseRange:
+class DimensionRanges:
     """How far the dimensions of a capsule's pose reach.
 
     Args:
@@ -39,7 +39,7 @@ class PoseRange:
 
 
 @torch.no_grad()
-def pose_range(network: Network, images: Tensor) -> PoseRange:
+def pose_range(network: Network, images: Tensor) -> DimensionRanges:
     """The range in which all but the rarest poses of some images lie.
 
     Args:
@@ -61,7 +61,7 @@ def pose_range(network: Network, images: Tensor) -> PoseRange:
         ends = pose.float().quantile(torch.tensor([_TAIL, 1 - _TAIL], device=pose.device), dim=0).to(pose)
         low.append(ends[0])
         high.append(ends[1])
-    return PoseRange(torch.stack(low), torch.stack(high))
+    return DimensionRanges(torch.stack(low), torch.stack(high))
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Perturbation:
 
 @torch.no_grad()
 def perturb(
-    network: Network, images: Tensor, reach: PoseRange, label: Tensor | int | None = None, steps: int = STEPS
+    network: Network, images: Tensor, reach: DimensionRanges, label: Tensor | int | None = None, steps: int = STEPS
 ) -> Perturbation:
     """Sweep every dimension of a pose through its range.
 
@@ -104,7 +104,7 @@ def perturb(
 
 
 def _perturb(
-    network: Network, images: Tensor, reach: PoseRange, label: Tensor | int | None, steps: int
+    network: Network, images: Tensor, reach: DimensionRanges, label: Tensor | int | None, steps: int
 ) -> Perturbation:
     decoder = require_decoder(network)
     capsules = network(images)

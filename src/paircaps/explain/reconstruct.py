@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paircaps._colours import one_colour_each
+from paircaps._utils.colours import one_colour_each
 from paircaps.errors import PaircapsError
-from paircaps.explain.look import chosen_classes
+from paircaps.explain.trace import chosen_classes
 from paircaps.models.decoder import Decoder
 from paircaps.network import Network
 

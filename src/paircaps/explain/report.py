@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paircaps.data.poses import POSE
+from paircaps.data.synthetic.poses import POSE
 from paircaps.explain.equivariance import REDUCED
 from paircaps.explain.warps import RANGES, SHIFT
 

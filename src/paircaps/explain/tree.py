@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paircaps._checks import require_positive
-from paircaps.explain.look import Look, chosen_classes, look
+from paircaps._utils.checks import require_positive
+from paircaps.explain.trace import Look, chosen_classes, look
 from paircaps.network import Network
 from paircaps.routing.evidence import of_parent
 
@@ -35,7 +35,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Tree:
+class AgreementTree:
     """What one capsule is made of, layer by layer.
 
     Args:
@@ -52,7 +52,7 @@ class Tree:
 
 
 @torch.no_grad()
-def tree(network: Network, image: Tensor, label: int | None = None, branches: int | None = None) -> Tree:
+def tree(network: Network, image: Tensor, label: int | None = None, branches: int | None = None) -> AgreementTree:
     """Follow the strongest shares from a class down to the primary capsules.
 
     Args:
@@ -68,7 +68,7 @@ def tree(network: Network, image: Tensor, label: int | None = None, branches: in
     return tree_seen(look(network, image.unsqueeze(0)), label, branches)
 
 
-def tree_seen(seen: Look, label: int | None = None, branches: int | None = None) -> Tree:
+def tree_seen(seen: Look, label: int | None = None, branches: int | None = None) -> AgreementTree:
     """The same from a look at one image that was taken already."""
     chosen = chosen_classes(seen.capsules, label)
     branches = branches or BRANCHES.get(len(seen.evidence), 3)
@@ -79,7 +79,7 @@ def tree_seen(seen: Look, label: int | None = None, branches: int | None = None)
     for depth in reversed(range(len(seen.evidence))):
         links = seen.evidence[depth].share[0][:, levels[-1].capsules]  # (I, M)
         levels.append(_level_below(links, shares[depth][0], seen.places(depth)[0], branches))
-    return Tree(seen.images[0], int(chosen), float(activation), tuple(levels))
+    return AgreementTree(seen.images[0], int(chosen), float(activation), tuple(levels))
 
 
 def _level_below(links: Tensor, share: Tensor, places: Tensor, branches: int) -> Level:

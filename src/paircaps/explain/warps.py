@@ -9,10 +9,10 @@ from torch import Tensor
 
 from paircaps.data import ImageDataset
 from paircaps.data.dataset import Subset
-from paircaps.data.made import MadeDataset
-from paircaps.data.poses import POSE, UPRIGHT, PoseRange
 from paircaps.data.randomness import permutation, uniform
-from paircaps.data.warp import warp
+from paircaps.data.synthetic.dataset import SyntheticDataset
+from paircaps.data.synthetic.poses import POSE, UPRIGHT, PoseRange
+from paircaps.data.synthetic.warp import warp
 
 RANGES = PoseRange()
 """Those of aff-NIST: 20 degrees, a scale of 0.8 to 1.2, a shear of 0.2."""
@@ -65,7 +65,7 @@ def upright(dataset: ImageDataset, seed: int = 0) -> Upright:
     whole = dataset
     while isinstance(whole, Subset):
         whole = whole.parent
-    base = whole.base.digits if isinstance(whole, MadeDataset) else dataset
+    base = whole.base.digits if isinstance(whole, SyntheticDataset) else dataset
     order = permutation(seed, 0, len(base), "upright")[:_BASE_MOST]
     batch = base.batch(order)
     return Upright(batch.images, batch.labels, (dataset.shape[1], dataset.shape[2]))

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-from paircaps._checks import height_and_width, require_positive, require_tensor, shape_of
-from paircaps._precision import autocast_enabled
+from paircaps._utils.checks import height_and_width, require_positive, require_tensor, shape_of
+from paircaps._utils.precision import autocast_enabled
 from paircaps.functional import Capsules
 
 

@@ -6,8 +6,8 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from paircaps._checks import require_positive
-from paircaps.capsules import PrimaryCapsules
+from paircaps._utils.checks import require_positive
+from paircaps.layers import PrimaryCapsules
 from paircaps.models.capsule_model import CapsuleModel
 from paircaps.models.registry import register_model
 from paircaps.models.stack import capsule_stack

@@ -6,7 +6,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from paircaps._checks import require_positive
+from paircaps._utils.checks import require_positive
 from paircaps.models.capsnet import KERNEL, SIZES, CapsNet
 from paircaps.models.pooling import PoolingModel, matched
 from paircaps.models.registry import register_model

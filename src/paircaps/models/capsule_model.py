@@ -7,8 +7,8 @@ from itertools import accumulate
 
 from torch import Tensor, nn
 
-from paircaps.capsules import PrimaryCapsules
 from paircaps.functional import Capsules
+from paircaps.layers import PrimaryCapsules
 from paircaps.models.base import ImageModel
 from paircaps.models.stack import is_bounded
 

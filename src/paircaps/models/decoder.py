@@ -7,10 +7,17 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from paircaps._checks import height_and_width, require_positive, require_shape, require_sizes, require_tensor, shape_of
-from paircaps._labels import explained, one_hot, require_indices
+from paircaps._utils.checks import (
+    height_and_width,
+    require_positive,
+    require_shape,
+    require_sizes,
+    require_tensor,
+    shape_of,
+)
+from paircaps._utils.labels import explained, one_hot, require_indices
 from paircaps.functional import Capsules
-from paircaps.norm import EPS, MOMENTUM
+from paircaps.layers.norms import EPS, MOMENTUM
 
 
 class Decoder(nn.Module, ABC):

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from paircaps._utils.registry import call_with_options
 from paircaps.functional import Capsules
 from paircaps.models.base import ImageModel, count_parameters
-from paircaps.registry import call_with_options
 from paircaps.routing import RoutingFactory
 
 

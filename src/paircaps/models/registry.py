@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from paircaps._utils.registry import Registry, call_with_options
 from paircaps.models.base import ImageModel
-from paircaps.registry import Registry, call_with_options
 from paircaps.routing import RoutingFactory
 
 _MODELS: Registry[ImageModel] = Registry("model")

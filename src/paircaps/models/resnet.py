@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from paircaps._checks import require_sizes
-from paircaps.norm import EPS, MOMENTUM
+from paircaps._utils.checks import require_sizes
+from paircaps.layers.norms import EPS, MOMENTUM
 
 STEM_WIDTH = 16
 

@@ -6,8 +6,8 @@ from functools import partial
 
 from torch import Tensor
 
-from paircaps._checks import require_choice
-from paircaps.capsules import PRIMARY_NORMS, PrimaryCapsules
+from paircaps._utils.checks import require_choice
+from paircaps.layers import PRIMARY_NORMS, PrimaryCapsules
 from paircaps.models.capsule_model import CapsuleModel
 from paircaps.models.registry import register_model
 from paircaps.models.resnet import ResNetBackbone

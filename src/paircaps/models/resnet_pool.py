@@ -6,7 +6,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from paircaps._checks import require_positive
+from paircaps._utils.checks import require_positive
 from paircaps.models.pooling import PoolingModel, matched
 from paircaps.models.registry import register_model
 from paircaps.models.resnet import NormReLU, ResNetBackbone, conv

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from paircaps._checks import require_sizes
-from paircaps.capsules import CapsuleLayer, PrimaryCapsules
+from paircaps._utils.checks import require_sizes
+from paircaps.layers import CapsuleLayer, PrimaryCapsules
 from paircaps.routing import Routing, RoutingFactory
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from paircaps.registry import Registry, call_with_options
+from paircaps._utils.registry import Registry, call_with_options
 from paircaps.routing.base import Routing
 from paircaps.routing.dynamic import DynamicRouting
 from paircaps.routing.em import EMRouting

@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
-from paircaps._checks import require_child_activation, require_positive, require_votes, shape_of
+from paircaps._utils.checks import require_child_activation, require_positive, require_votes, shape_of
 from paircaps.errors import PaircapsError
 from paircaps.functional import Capsules
 from paircaps.routing.evidence import Evidence
-from paircaps.votes import Votes, same_owner
+from paircaps.votes import LazyVotes, same_owner
 
 
 class Routing(nn.Module, ABC):
@@ -43,7 +43,7 @@ class Routing(nn.Module, ABC):
         """Whether it does so by taking a few images at a time."""
         return False
 
-    def forward(self, votes: Tensor | Votes, activation: Tensor | None = None) -> Capsules:
+    def forward(self, votes: Tensor | LazyVotes, activation: Tensor | None = None) -> Capsules:
         """Route.
 
         Args:
@@ -53,9 +53,9 @@ class Routing(nn.Module, ABC):
         Returns:
             Capsules of (..., J, K), (..., J, K) and (..., J).
         """
-        if isinstance(votes, Votes) and not (votes.foldable and same_owner(self, "agree", "agree_on")):
+        if isinstance(votes, LazyVotes) and not (votes.foldable and same_owner(self, "agree", "agree_on")):
             votes = votes.dense()
-        if not isinstance(votes, Votes):
+        if not isinstance(votes, LazyVotes):
             require_votes(votes)
         if votes.shape[-2] != self.out_capsules:
             raise ValueError(
@@ -64,7 +64,7 @@ class Routing(nn.Module, ABC):
             )
         if activation is not None:
             require_child_activation(activation, votes)
-        agree = self.agree_on if isinstance(votes, Votes) else self.agree
+        agree = self.agree_on if isinstance(votes, LazyVotes) else self.agree
         capsules = agree(votes, activation)  # pyright: ignore[reportArgumentType]
         if not isinstance(capsules, Capsules):
             raise TypeError(f"{type(self).__name__}.agree must return Capsules, got {type(capsules).__name__}")
@@ -74,7 +74,7 @@ class Routing(nn.Module, ABC):
     def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
         """The algorithm itself, on votes whose shape is right."""
 
-    def agree_on(self, votes: Votes, activation: Tensor | None) -> Capsules:
+    def agree_on(self, votes: LazyVotes, activation: Tensor | None) -> Capsules:
         """The same on votes that are not cast yet; a routing that :attr:`streams` says here how it does without."""
         return self.agree(votes.dense(), activation)
 

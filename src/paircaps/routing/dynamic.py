@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from paircaps._checks import require_positive
-from paircaps._precision import to_dtype
+from paircaps._utils.checks import require_positive
+from paircaps._utils.precision import to_dtype
 from paircaps.functional import ABSENT, Capsules, dynamic_coupling, dynamic_routing, squash, uniform_routing
 from paircaps.routing.base import Routing
 from paircaps.routing.evidence import Evidence
-from paircaps.votes import Votes
+from paircaps.votes import LazyVotes
 from paircaps.votes.layout import full_precision
 
 
@@ -59,7 +59,7 @@ class DynamicRouting(Routing):
         """Unless one iteration is all."""
         return self.iterations > 1
 
-    def agree_on(self, votes: Votes, activation: Tensor | None) -> Capsules:
+    def agree_on(self, votes: LazyVotes, activation: Tensor | None) -> Capsules:
         """With one iteration the coupling is uniform, and the routing one matrix product and a squash."""
         capsules = uniform_routing(votes.total()) if self.iterations == 1 else votes.by_image(self.agree, activation)
         return to_dtype(capsules, votes.dtype)

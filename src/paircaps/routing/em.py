@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from paircaps._checks import require_positive
-from paircaps._precision import to_dtype
+from paircaps._utils.checks import require_positive
+from paircaps._utils.precision import to_dtype
 from paircaps.functional import ABSENT, Capsules, em_coupling, em_routing
 from paircaps.routing.base import Routing
 from paircaps.routing.evidence import Evidence
-from paircaps.votes import Votes
+from paircaps.votes import LazyVotes
 from paircaps.votes.layout import full_precision
 
 
@@ -68,7 +68,7 @@ class EMRouting(Routing):
         """Always."""
         return True
 
-    def agree_on(self, votes: Votes, activation: Tensor | None) -> Capsules:
+    def agree_on(self, votes: LazyVotes, activation: Tensor | None) -> Capsules:
         """Images know nothing of each other."""
         return to_dtype(votes.by_image(self.agree, activation), votes.dtype)
 

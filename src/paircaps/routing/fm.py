@@ -6,12 +6,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from paircaps._checks import require_bool, require_choice
-from paircaps._precision import to_dtype
+from paircaps._utils.checks import require_bool, require_choice
+from paircaps._utils.precision import to_dtype
 from paircaps.functional import ABSENT, FM_ACTIVATIONS, Capsules, fm_agreement, fm_capsules
 from paircaps.routing.base import Routing
 from paircaps.routing.evidence import Evidence
-from paircaps.votes import Votes
+from paircaps.votes import LazyVotes
 from paircaps.votes.layout import full_precision
 
 
@@ -69,7 +69,7 @@ class FMAgreement(Routing):
         """Two sums over the votes are all it needs."""
         return True
 
-    def agree_on(self, votes: Votes, activation: Tensor | None) -> Capsules:
+    def agree_on(self, votes: LazyVotes, activation: Tensor | None) -> Capsules:
         """Without ever holding the votes, where that pays."""
         if not votes.walk_pays:
             return self.agree(votes.dense(), activation)

@@ -15,9 +15,9 @@ from starlette.types import ASGIApp
 import paircaps
 from paircaps.data.pictures import Fit
 from paircaps.errors import PaircapsError
-from paircaps.serve.answers import Drawing, Models, PoseToDraw, Prediction, Problem
-from paircaps.serve.guard import LARGEST, Guard
+from paircaps.serve.middleware import LARGEST, Guard
 from paircaps.serve.networks import Networks, UnknownError
+from paircaps.serve.schemas import Drawing, Models, PoseToDraw, PredictionResponse, Problem
 
 KINDS = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
 KINDS |= {"svg": "image/svg+xml"}
@@ -76,7 +76,7 @@ def _add_answers(app: FastAPI, networks: Networks) -> None:
         fit: Annotated[Fit, Form(description="how a picture of another aspect is fitted")] = "pad",
         invert: Annotated[bool, Form(description="exchange dark and light: dark digits on light paper")] = False,
         compare: Annotated[bool, Form(description="ask all other networks too")] = False,
-    ) -> Prediction:
+    ) -> PredictionResponse:
         if len((await request.form()).getlist("file")) > 1:
             raise HTTPException(400, "one picture at a time: there are several fields 'file'")
         content = await file.read()

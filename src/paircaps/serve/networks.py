@@ -17,16 +17,16 @@ from torch import Tensor
 from paircaps.data.pictures import Fit
 from paircaps.errors import PaircapsError
 from paircaps.explain.agreement import agreement_seen
-from paircaps.explain.familiar import familiar_images
-from paircaps.explain.look import Look, chosen_classes, has_capsules, look
-from paircaps.explain.perturb import PoseRange, draw_poses, pose_range
+from paircaps.explain.perturb import DimensionRanges, draw_poses, pose_range
+from paircaps.explain.sample_images import familiar_images
+from paircaps.explain.trace import Look, chosen_classes, has_capsules, look
 from paircaps.functional import Capsules
 from paircaps.model_files import load, read_facts
 from paircaps.models import count_parameters
 from paircaps.models.decoder import pick
 from paircaps.network import Network, most_active
-from paircaps.predict import Source, read_picture
-from paircaps.serve.answers import AgreementMap, Drawing, ModelFacts, Opinion, Prediction
+from paircaps.predict import PictureSource, read_picture
+from paircaps.serve.schemas import AgreementMap, Drawing, ModelFacts, Opinion, PredictionResponse
 
 MAX_MEMORY = 36 << 20
 """Bytes that a picture may take while it is unpacked."""
@@ -57,7 +57,7 @@ class Loaded:
 
     name: str
     network: Network
-    reach: PoseRange
+    reach: DimensionRanges
     reach_of: str
     certain: bool
 
@@ -134,7 +134,7 @@ class Networks:
     @torch.inference_mode()
     def predict(
         self, content: bytes, name: str | None, class_name: str | None, fit: Fit, invert: bool, compare: bool
-    ) -> Prediction:
+    ) -> PredictionResponse:
         """Say of a picture's file what it shows.
 
         Args:
@@ -147,7 +147,7 @@ class Networks:
         """
         asked = self[name]
         label = None if not class_name else asked.index(class_name)
-        sight = _Sight(Source("the picture", lambda: content), fit, invert)
+        sight = _Sight(PictureSource("the picture", lambda: content), fit, invert)
         answer = _predict(asked, sight(asked.network), label)
         if compare:
             others = [loaded for loaded in self._loaded.values() if loaded is not asked]
@@ -176,7 +176,7 @@ class Networks:
 class _Sight:
     """A picture as networks see it, decoded once for all that take the same size and channels."""
 
-    def __init__(self, source: Source, fit: Fit, invert: bool) -> None:
+    def __init__(self, source: PictureSource, fit: Fit, invert: bool) -> None:
         self.source, self.invert = source, invert
         self.fit: Fit = fit
         self._seen: dict[tuple[object, ...], Tensor] = {}
@@ -190,13 +190,13 @@ class _Sight:
         return self._seen[shape]
 
 
-def _predict(asked: Loaded, images: Tensor, label: int | None) -> Prediction:
+def _predict(asked: Loaded, images: Tensor, label: int | None) -> PredictionResponse:
     network = asked.network
     seen = look(network, images) if has_capsules(network) else None
     capsules = network(images) if seen is None else seen.capsules
     chosen = chosen_classes(capsules, label)
     certainty = asked.certainty(capsules.activation)
-    return Prediction(
+    return PredictionResponse(
         model=asked.name,
         classes=asked.names(capsules.activation),
         activations=_by_class(network, capsules.activation),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from paircaps.training.evaluation import Evaluation, evaluate
-from paircaps.training.loop import Result, train
+from paircaps.training.loop import TrainingResult, train
 from paircaps.training.recipe import Recipe
 from paircaps.training.signals import Stopped
 
-__all__ = ["Evaluation", "Recipe", "Result", "Stopped", "evaluate", "train"]
+__all__ = ["Evaluation", "Recipe", "Stopped", "TrainingResult", "evaluate", "train"]

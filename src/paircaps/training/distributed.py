@@ -21,7 +21,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from paircaps.errors import TrainingError
-from paircaps.norm import CapsuleNorm, Statistics, keep_statistics, scale_and_shift
+from paircaps.layers.norms import CapsuleNorm, keep_statistics, scale_and_shift
+from paircaps.votes.fold_norm import Statistics
 
 PATIENCE = timedelta(minutes=10)
 """How long a process waits for the others; one that dies is noticed at once, for its connections close."""

@@ -15,13 +15,13 @@ from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor, nn
 
-from paircaps._files import write_whole
+from paircaps._utils.files import write_whole
 from paircaps.data import Batch
 from paircaps.errors import CheckpointError, TrainingError
 from paircaps.losses import Objective
 from paircaps.model_files import contiguous
-from paircaps.training import checkpoint
-from paircaps.training.folder import RunFolder
+from paircaps.training import checkpoint_files
+from paircaps.training.run_folder import RunFolder
 from paircaps.training.state import Counters
 from paircaps.training.step import NotFinite, Stepper
 
@@ -58,7 +58,7 @@ class Replay:
 
 
 def save_failure(
-    folder: RunFolder, saved: checkpoint.Checkpoint, counters: Counters, batch: Batch, error: NotFinite
+    folder: RunFolder, saved: checkpoint_files.Checkpoint, counters: Counters, batch: Batch, error: NotFinite
 ) -> None:
     """Write down weights and optimiser as they were before the step, its whole batch, and what was seen.
 
@@ -66,7 +66,7 @@ def save_failure(
     """
     shutil.rmtree(folder.failure, ignore_errors=True)
     folder.failure.mkdir()
-    checkpoint.write_state(folder.failure / _STATE, saved)
+    checkpoint_files.write_state(folder.failure / _STATE, saved)
     tensors = {"images": batch.images, "labels": batch.labels, "index": batch.index}
     tensors |= {f"{_EXTRA}{name}": value for name, value in batch.extras.items()}
     write_whole(folder.failure / _BATCH, tensors_to_bytes(contiguous(tensors)))
@@ -74,7 +74,7 @@ def save_failure(
     write_whole(folder.failure / _FACTS, (json.dumps(seen, indent=2) + "\n").encode())
 
 
-def read_failure(folder: RunFolder) -> tuple[dict[str, Any], checkpoint.Checkpoint, Batch]:
+def read_failure(folder: RunFolder) -> tuple[dict[str, Any], checkpoint_files.Checkpoint, Batch]:
     """What was seen, the state and the batch of a failed step.
 
     Raises:
@@ -85,7 +85,7 @@ def read_failure(folder: RunFolder) -> tuple[dict[str, Any], checkpoint.Checkpoi
     try:
         seen = json.loads((folder.failure / _FACTS).read_bytes())
         tensors = tensors_from_bytes((folder.failure / _BATCH).read_bytes())
-        state = checkpoint.read(folder.failure / _STATE)
+        state = checkpoint_files.read(folder.failure / _STATE)
         extras = {name.removeprefix(_EXTRA): value for name, value in tensors.items() if name.startswith(_EXTRA)}
         return seen, state, Batch(tensors["images"], tensors["labels"], tensors["index"], extras)
     except (OSError, ValueError, KeyError, SafetensorError, CheckpointError) as error:

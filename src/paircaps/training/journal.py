@@ -6,10 +6,10 @@ import math
 from contextlib import ExitStack, closing
 from typing import Any
 
-from paircaps.machine import describe_machine
+from paircaps._utils.machine import describe_machine
 from paircaps.training.display import Display
 from paircaps.training.distributed import Processes
-from paircaps.training.folder import RunFolder
+from paircaps.training.run_folder import RunFolder
 from paircaps.training.runlog import Events, MetricsFile, TimingFile
 from paircaps.training.state import Counters, Sums
 

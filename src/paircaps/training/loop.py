@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
+from paircaps._utils.machine import describe_machine
 from paircaps.data import Batch
 from paircaps.errors import ModelFileError, TrainingError
-from paircaps.machine import describe_machine
 from paircaps.model_files import load, read_facts, save_model
 from paircaps.routing import Routing
 from paircaps.training.assemble import (
@@ -30,17 +30,17 @@ from paircaps.training.assemble import (
     require_trainable,
     training_loader,
 )
+from paircaps.training.checkpoint_manager import CheckpointManager
 from paircaps.training.datasets import Datasets, load_datasets
 from paircaps.training.display import Display
 from paircaps.training.distributed import Processes, is_lost_peer, joined_processes, synchronise_norms
 from paircaps.training.evaluation import Evaluation
+from paircaps.training.evaluator import Evaluator
 from paircaps.training.failure import save_failure
-from paircaps.training.folder import RunFolder, locked_folder, prepare
 from paircaps.training.journal import Journal
-from paircaps.training.judge import Judge
-from paircaps.training.keeper import Keeper
 from paircaps.training.optimiser import create_optimiser
 from paircaps.training.recipe import Recipe
+from paircaps.training.run_folder import RunFolder, locked_folder, prepare
 from paircaps.training.schedule import rate
 from paircaps.training.signals import Stopped, StopSignals
 from paircaps.training.state import Average, Counters, State, Sums
@@ -51,7 +51,7 @@ _NO_MEMORY = r"not enough memory|can't allocate|alloc_cpu|out of memory|invalid 
 
 
 @dataclass(frozen=True)
-class Result:
+class TrainingResult:
     """How a run ended.
 
     Args:
@@ -65,7 +65,7 @@ class Result:
     resumed_at: int | None
 
 
-def train(recipe: Recipe, out: Path | str, *, fresh: bool = False, quiet: bool = True) -> Result:
+def train(recipe: Recipe, out: Path | str, *, fresh: bool = False, quiet: bool = True) -> TrainingResult:
     """Train by a recipe, in a folder; called again, it goes on where it stopped.
 
     Args:
@@ -93,7 +93,7 @@ def train(recipe: Recipe, out: Path | str, *, fresh: bool = False, quiet: bool =
                     prepare(folder, recipe, fresh)
             finished = json.loads(processes.share(_finished(folder) if processes.first else None))
             if finished:
-                return Result(folder.path, finished, None)
+                return TrainingResult(folder.path, finished, None)
             return Training(recipe, folder, processes, device, quiet or not processes.first).run()
         except (RuntimeError, MemoryError) as error:
             told = _in_words(error)
@@ -162,14 +162,14 @@ class Training:
         average = Average(network, recipe.train.ema) if recipe.train.ema else None
         self.loss_name = objective.loss_name
         self.state = State(network, create_optimiser(recipe.optimiser, network), average, Counters())
-        self.keeper = Keeper(folder, self.state, self.datasets.facts(), processes, recipe.run.keep)
-        self.judge = Judge(
+        self.keeper = CheckpointManager(folder, self.state, self.datasets.facts(), processes, recipe.run.keep)
+        self.judge = Evaluator(
             build_objective(recipe, self.datasets, device), recipe.evaluate, self.loader, processes, layout, self._heed
         )
         self.resumed_at = self.keeper.restore()
         self.stepper = Stepper(recipe, objective, self.state, processes, device, layout)
 
-    def run(self) -> Result:
+    def run(self) -> TrainingResult:
         """Train to the end."""
         with ExitStack() as stack:
             stack.enter_context(self.stop)
@@ -183,7 +183,7 @@ class Training:
                 if self._checkpoint_is_due():
                     self.keeper.save(self.journal.metrics)
                 if self.state.counters.step == self.steps:
-                    return Result(self.folder.path, self._finish(), self.resumed_at or 0)
+                    return TrainingResult(self.folder.path, self._finish(), self.resumed_at or 0)
                 signal = self.step(next(batches))
 
     def batches(self) -> Iterator[Batch]:

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from paircaps._checks import (
+from paircaps._utils.checks import (
     require_not_negative,
     require_positive,
     require_whole,
     require_within,
 )
+from paircaps._utils.registry import require_known_name
 from paircaps.losses import Loss
 from paircaps.models import list_models
-from paircaps.registry import require_known_name
 from paircaps.routing import list_routings
 
 LARGE = 1e12

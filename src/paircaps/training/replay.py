@@ -6,8 +6,8 @@ from paircaps.training.assemble import build_objective, choose_device, memory_fo
 from paircaps.training.datasets import load_datasets
 from paircaps.training.distributed import Processes
 from paircaps.training.failure import Replay, read_failure, retake
-from paircaps.training.folder import RunFolder
 from paircaps.training.optimiser import create_optimiser
+from paircaps.training.run_folder import RunFolder
 from paircaps.training.state import Counters, State
 from paircaps.training.step import Stepper
 

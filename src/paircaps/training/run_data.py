@@ -10,8 +10,8 @@ from paircaps.data.named import load_named
 from paircaps.errors import PaircapsError
 from paircaps.network import Network
 from paircaps.training.datasets import labels_per_image, tested_name, tested_options
-from paircaps.training.folder import RunFolder
 from paircaps.training.recipe import options_of
+from paircaps.training.run_folder import RunFolder
 
 
 def own_dataset(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from paircaps._files import sync_folder
+from paircaps._utils.files import sync_folder
 from paircaps.errors import TrainingError
 
 

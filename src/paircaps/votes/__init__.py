@@ -12,17 +12,16 @@ a tile lies in memory and how large it is, ``fold`` puts batch norm into the wei
 
 from __future__ import annotations
 
-from paircaps.votes.ballot import Votes, is_watched, same_owner
 from paircaps.votes.layout import tile_children
-from paircaps.votes.transforms import LinearVotes, MatrixVotes, VectorVotes, create_transform, create_vote_norm
+from paircaps.votes.lazy_votes import LazyVotes, is_watched, same_owner
+from paircaps.votes.transforms import LinearVotes, MatrixVotes, VectorVotes, create_transform
 
 __all__ = [
+    "LazyVotes",
     "LinearVotes",
     "MatrixVotes",
     "VectorVotes",
-    "Votes",
     "create_transform",
-    "create_vote_norm",
     "is_watched",
     "same_owner",
     "tile_children",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paircaps._precision import HALF
+from paircaps._utils.precision import HALF
 
 TILE_BYTES = 5 << 19
 """Votes of one tile, 2.5 MB: two or three such buffers are in use at once, and should stay within a CPU's caches."""

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 from torch.library import custom_op
 
-from paircaps._precision import without_autocast
+from paircaps._utils.precision import without_autocast
 from paircaps.votes.layout import full_precision, tile_children
 from paircaps.votes.statistics import moment_gradients, moments_of_votes
-from paircaps.votes.walk import Job, walk_gradients, walk_sums
+from paircaps.votes.tiled_sums import SumArguments, tiled_gradients, tiled_sums
 
 Walk = Callable[..., Any]
 
@@ -61,7 +61,7 @@ def vote_statistics(u: Tensor, weight: Tensor, rows: int, per_vote: bool) -> tup
 def _sums(
     u: Tensor, weight: Tensor, scale: Tensor | None, shift: Tensor | None, rows: int, normalize: bool, tile: int | None
 ) -> tuple[Tensor, Tensor]:
-    return walk_sums(_job(u, weight, scale, shift, rows, normalize, tile))
+    return tiled_sums(_job(u, weight, scale, shift, rows, normalize, tile))
 
 
 @without_autocast
@@ -76,7 +76,7 @@ def _sums_backward(
     normalize: bool,
     tile: int | None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    gradients = walk_gradients(_job(u, weight, scale, shift, rows, normalize, tile), grad_sum, grad_squares)
+    gradients = tiled_gradients(_job(u, weight, scale, shift, rows, normalize, tile), grad_sum, grad_squares)
     # an operator returns tensors only: an empty one where there is no batch norm
     du, dw, *rest = (u.new_empty(0) if gradient is None else gradient for gradient in gradients)
     return du, dw, rest[0], rest[1]
@@ -90,10 +90,10 @@ def _job(
     rows: int,
     normalize: bool,
     tile: int | None,
-) -> Job:
+) -> SumArguments:
     # chosen here and not by the caller, who may be traced with a batch of any size
     chosen = tile or tile_children(u.shape[0], weight.shape[1], rows * weight.shape[3])
-    return Job(u, weight, scale, shift, rows, normalize, chosen)
+    return SumArguments(u, weight, scale, shift, rows, normalize, chosen)
 
 
 _vote_sums = custom_op("paircaps::vote_sums", _sums, mutates_args=())

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paircaps._precision import without_autocast
+from paircaps._utils.precision import without_autocast
 from paircaps.votes.layout import Layout, from_columns, full_precision, slices, sum_precision, to_columns
 
 BLOCK_BYTES = 1 << 20

@@ -1,4 +1,4 @@
-"""Child capsules to votes: the learned transforms, and their batch norm."""
+"""Child capsules to votes: the learned transforms."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from paircaps._checks import require_choice, require_positive, square_side
+from paircaps._utils.checks import require_choice, require_positive, square_side
 from paircaps.functional import matrix_votes, vector_votes
-from paircaps.norm import CapsuleNorm
 
 
 class LinearVotes(nn.Module):
@@ -84,7 +83,6 @@ TRANSFORMS: dict[str, Callable[[int, int, int, int], nn.Module]] = {
     "matrix": MatrixVotes,
     "vector": VectorVotes,
 }
-VOTE_NORMS = ("pose", "vote", None)
 
 
 def create_transform(transform: str, in_capsules: int, out_capsules: int, in_dim: int, pose_dim: int) -> nn.Module:
@@ -92,14 +90,6 @@ def create_transform(transform: str, in_capsules: int, out_capsules: int, in_dim
     require_choice("transform", transform, TRANSFORMS)
     require_positive(in_capsules=in_capsules, out_capsules=out_capsules, pose_dim=pose_dim, in_dim=in_dim)
     return TRANSFORMS[transform](in_capsules, out_capsules, in_dim, pose_dim)
-
-
-def create_vote_norm(vote_norm: str | None, in_capsules: int, out_capsules: int, pose_dim: int) -> nn.Module:
-    """Batch norm of votes (E3): one statistic a pose dimension, one a vote, or none at all."""
-    require_choice("vote_norm", vote_norm, VOTE_NORMS)
-    if vote_norm is None:
-        return nn.Identity()
-    return CapsuleNorm((pose_dim,) if vote_norm == "pose" else (in_capsules, out_capsules, pose_dim))
 
 
 def _glorot_normal(shape: tuple[int, int, int, int], fan_in: int, fan_out: int) -> Tensor:

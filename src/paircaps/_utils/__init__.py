@@ -1,0 +1,1 @@
+"""Small helpers of both floors: checks of arguments, files, numbers in words, registries."""

@@ -1,0 +1,1 @@
+"""Files of datasets: find, download and verify them, and read their formats."""

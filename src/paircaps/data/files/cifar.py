@@ -1,0 +1,90 @@
+"""CIFAR-10's binary format: a byte of label and 3×32×32 of pixels, image after image, loose or in the official tar."""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+from pathlib import Path
+from typing import IO, NamedTuple, cast
+
+import numpy as np
+
+from paircaps.data.errors import DataError
+from paircaps.data.files.stream import ByteStream, open_stream
+
+SHAPE = (3, 32, 32)
+CLASSES = 10
+_RECORD = 1 + 3 * 32 * 32
+_TAR_MOST = 256 << 20  # the official one unpacks to 184 MB
+
+
+class CifarBatch(NamedTuple):
+    """One file: pixels (N, 3, 32, 32), labels (N,), and the md5 of its bytes."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    md5: str
+
+
+def read_cifar(path: Path) -> CifarBatch:
+    """A .bin file."""
+    with open_stream(path, _TAR_MOST) as stream:
+        return _parse(stream, stream.rest())
+
+
+def read_cifar_tar(path: Path, names: list[str]) -> list[CifarBatch]:
+    """The .bin files of these names out of a tar, in this order; nothing is ever written to disk."""
+    found: dict[str, CifarBatch] = {}
+    with open_stream(path, _TAR_MOST) as stream:
+        try:
+            with tarfile.open(fileobj=cast("IO[bytes]", _Forward(stream)), mode="r|") as tar:
+                for member in tar:
+                    _require_harmless(stream, member)
+                    name = member.name.rsplit("/", 1)[-1]
+                    if name in names and member.isreg():
+                        stream.expect(member.size, member.name)
+                        content = tar.extractfile(member)
+                        assert content is not None
+                        part = ByteStream(f"{path}: {member.name}", content.read, member.size)
+                        found[name] = _parse(part, part.take(member.size, "the images"))
+            stream.drain()  # to the end, where gzip's own checksum is
+        except (tarfile.TarError, ValueError, EOFError) as error:  # tarfile lets some ValueErrors of its fields through
+            raise stream.error(f"damaged: not a readable tar: {error}") from None
+    missing = [name for name in names if name not in found]
+    if missing:
+        raise DataError(f"{path}: {', '.join(missing)} not inside")
+    return [found[name] for name in names]
+
+
+def _parse(stream: ByteStream, content: bytearray) -> CifarBatch:
+    count, rest = divmod(len(content), _RECORD)
+    if rest or not count:
+        raise stream.error(f"{len(content):,} bytes are not a whole number of images of {_RECORD:,} bytes each")
+    records = np.frombuffer(content, np.uint8).reshape(count, _RECORD)
+    labels = records[:, 0]
+    if labels.max() >= CLASSES:
+        raise stream.error(f"image {int(labels.argmax())} has label {labels.max()}, labels are 0 to {CLASSES - 1}")
+    return CifarBatch(records[:, 1:].reshape(count, *SHAPE), labels, hashlib.md5(content).hexdigest())
+
+
+def _require_harmless(stream: ByteStream, member: tarfile.TarInfo) -> None:
+    """Nothing is unpacked to disk, so a link or ``..`` does no harm; but an archive with one is not the official."""
+    if member.name.startswith("/") or ".." in member.name.split("/"):
+        raise stream.error(f"holds {member.name!r}, which would lead out of the folder: not the official archive")
+    if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE) or member.issparse():
+        # a sparse file of a few bytes claims, and is read as, any number of zeros
+        raise stream.error(f"holds {member.name!r}, a link, device or sparse file: not the official archive")
+
+
+class _Forward:
+    """What tarfile needs of a file to read it as a stream."""
+
+    def __init__(self, stream: ByteStream) -> None:
+        self._stream = stream
+
+    def read(self, size: int) -> bytes:
+        """Up to ``size`` bytes, fewer only at the end."""
+        taken = bytearray()
+        while len(taken) < size and (chunk := self._stream.some(size - len(taken))):
+            taken += chunk
+        return bytes(taken)

@@ -1,0 +1,1 @@
+"""The datasets, one file each: metadata, reader, registration."""

@@ -1,5 +1,0 @@
-"""The report: the paper's tables and figures beside ours, from what trainings left in a folder."""
-
-from paircaps.experiments.report.write import write_report
-
-__all__ = ["write_report"]

@@ -1,0 +1,67 @@
+"""Agreement over the picture that it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from paircaps._utils.figures import as_png, new_figure
+from paircaps.explain.agreement import Agreement
+from paircaps.explain.plots.panels import COLD, INK, WARM, overlay, shortened, show
+
+
+def draw_agreement(seen: Agreement, names: Sequence[str], classes: Sequence[str]) -> bytes:
+    """A row an image: the picture, shares over it, the coupling if there is one, and the strongest pairs.
+
+    Args:
+        seen: where agreement comes from.
+        names: of the images.
+        classes: of the network.
+    """
+    coupled = seen.coupling is not None
+    titles = ["input", "share in the activation", *(["coupling"] if coupled else []), "strongest pairs"]
+    figure = new_figure(2.05 * len(titles) + 0.6, 0.75 + 2.15 * len(seen.images))
+    axes = figure.subplots(len(seen.images), len(titles), squeeze=False)
+    for number, row in enumerate(axes):
+        for axis in row:
+            show(axis, seen.images[number])
+        _shares(row[1], seen, number)
+        if seen.coupling is not None:
+            _coupling(row[2], seen, seen.coupling[number])
+        _pairs(row[-1], seen, number)
+        guess = shortened(classes[int(seen.label[number])], 16)
+        row[0].set_ylabel(f"{shortened(names[number], 20)}\nlooked at: {guess}", fontsize=8, color=INK)
+    for axis, title in zip(axes[0], titles, strict=True):
+        axis.set_title(title, fontsize=9)
+    figure.suptitle("Where the agreement on a class comes from; orange speaks for it, blue against it", fontsize=10)
+    return as_png(figure)
+
+
+def _shares(axis: Any, seen: Agreement, number: int) -> None:
+    values = seen.map[number]
+    overlay(axis, values, seen.rows, seen.columns, values.abs().max().item())
+    least, most = values.min().item(), values.max().item()
+    axis.set_xlabel(f"{least:+.3g} to {most:+.3g}, sum {seen.activation[number].item():.3g}", fontsize=7)
+
+
+def _coupling(axis: Any, seen: Agreement, values: Tensor) -> None:
+    overlay(axis, values, seen.rows, seen.columns, values.max().item())
+    axis.set_xlabel(f"{values.min().item():.3g} to {values.max().item():.3g}", fontsize=7)
+
+
+def _pairs(axis: Any, seen: Agreement, number: int) -> None:
+    """Lines between the children of a pair; a ring where both look at the same place."""
+    places, strength = seen.places[number], seen.strength[number]
+    strongest = max([*strength.abs().tolist(), 1e-12])
+    side, children = min(seen.images.shape[-2:]), len(places)
+    for pair, value in zip(seen.pairs[number].tolist(), strength.tolist(), strict=True):
+        (x0, y0), (x1, y1) = places[pair[0]].tolist(), places[pair[1]].tolist()
+        colour, weight = (WARM if value >= 0 else COLD), abs(value) / strongest
+        if abs(x0 - x1) + abs(y0 - y1) < 0.02 * side:
+            axis.plot([x0], [y0], "o", ms=9, mfc="none", mec=colour, mew=0.8 + 1.6 * weight, alpha=0.85, clip_on=False)
+        else:
+            axis.plot([x0, x1], [y0, y1], "-", color=colour, lw=0.6 + 2.2 * weight, alpha=0.85, clip_on=False)
+            axis.plot([x0, x1], [y0, y1], "o", ms=3, color=colour, clip_on=False)
+    axis.set_xlabel(f"the {len(strength)} strongest of {children * (children - 1) // 2:,} pairs", fontsize=7)

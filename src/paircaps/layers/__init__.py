@@ -1,0 +1,9 @@
+"""The layers that people import: primary capsules, the capsule layer, and batch norm of capsules and votes."""
+
+from __future__ import annotations
+
+from paircaps.layers.capsule_layer import CapsuleLayer
+from paircaps.layers.norms import CapsuleNorm
+from paircaps.layers.primary import PRIMARY_NORMS, PrimaryCapsules
+
+__all__ = ["PRIMARY_NORMS", "CapsuleLayer", "CapsuleNorm", "PrimaryCapsules"]

@@ -1,0 +1,99 @@
+"""Batch norm of capsules and of votes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from paircaps._utils.checks import require_choice, shape_of
+from paircaps.votes.fold_norm import Statistics
+
+MOMENTUM = 0.01
+"""Share of the new batch in the running statistics, everywhere in the paper's models (0.99 in TensorFlow's terms)."""
+
+EPS = 1e-3
+"""Added to each variance, everywhere in the paper's models."""
+
+
+VOTE_NORMS = ("pose", "vote", None)
+
+
+class CapsuleNorm(nn.BatchNorm1d):
+    """Batch norm with one statistic for each entry of the trailing axes, over all axes before them (E3).
+
+    ``CapsuleNorm((K,))`` has one statistic a pose dimension, over batch, children and parents;
+    ``CapsuleNorm((I, J, K))`` one for every single vote, over the batch alone.
+
+    Args:
+        shape: the trailing axes that keep their own statistics.
+    """
+
+    def __init__(self, shape: Sequence[int]) -> None:
+        super().__init__(math.prod(shape), eps=EPS, momentum=MOMENTUM)
+        self.shape = tuple(shape)
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise (..., *shape), any number of leading axes."""
+        if tuple(input.shape[-len(self.shape) :]) != self.shape:
+            raise ValueError(f"expected a tensor of (..., {str(self.shape)[1:]}, got {shape_of(input)}")
+        self._require_several(input.numel() // self.num_features, shape_of(input))
+        return super().forward(input.reshape(-1, self.num_features)).reshape(input.shape)
+
+    def fold(self, statistics: Statistics, count: int) -> tuple[Tensor, Tensor]:
+        """What :meth:`forward` does, as a scale and a shift: of the batch in training, of the past in eval mode."""
+        self._require_several(count, f"{count} of each")
+        if not self.training:
+            assert self.running_mean is not None
+            assert self.running_var is not None
+            # copies, for the next training step changes them before the backward pass of this one may have run
+            return scale_and_shift(self, self.running_mean.clone(), self.running_var.clone(), self.shape)
+        mean, variance = statistics()
+        keep_statistics(self, mean, variance * (count / (count - 1)))
+        return scale_and_shift(self, mean, variance, self.shape)
+
+    def _require_several(self, count: int, given: str) -> None:
+        if self.training and count == 1:
+            raise ValueError(
+                f"batch norm over single values of shape {self.shape} needs more than one image to train on, "
+                f"got {given}; a model that only predicts belongs in eval mode"
+            )
+
+    def extra_repr(self) -> str:
+        """The shape, for print(model)."""
+        return f"{self.shape}, eps={self.eps}, momentum={self.momentum}"
+
+
+def create_vote_norm(vote_norm: str | None, in_capsules: int, out_capsules: int, pose_dim: int) -> nn.Module:
+    """Batch norm of votes (E3): one statistic a pose dimension, one a vote, or none at all."""
+    require_choice("vote_norm", vote_norm, VOTE_NORMS)
+    if vote_norm is None:
+        return nn.Identity()
+    return CapsuleNorm((pose_dim,) if vote_norm == "pose" else (in_capsules, out_capsules, pose_dim))
+
+
+def scale_and_shift(norm: _BatchNorm, mean: Tensor, variance: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Batch norm with these statistics, as y = scale · x + shift."""
+    dtype = torch.promote_types(mean.dtype, norm.weight.dtype)
+    # in float64: the derivative of 1/σ is 1/σ³, which float32 ends for votes of 1e14
+    precise = dtype if mean.device.type == "mps" else torch.float64
+    mean, variance = mean.flatten().to(precise), variance.flatten().to(precise)
+    scale = (variance + norm.eps).rsqrt() * norm.weight
+    return scale.to(dtype).view(shape), (norm.bias - mean * scale).to(dtype).view(shape)
+
+
+@torch.no_grad()
+def keep_statistics(norm: _BatchNorm, mean: Tensor, unbiased: Tensor) -> None:
+    """Let the running statistics of a batch norm follow those of one more batch, if it keeps any."""
+    if not norm.track_running_stats:
+        return
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    assert norm.num_batches_tracked is not None
+    norm.num_batches_tracked.add_(1)
+    share = 1 / norm.num_batches_tracked if norm.momentum is None else norm.momentum
+    norm.running_mean.lerp_(mean.flatten().to(norm.running_mean.dtype), share)
+    norm.running_var.lerp_(unbiased.flatten().to(norm.running_var.dtype), share)

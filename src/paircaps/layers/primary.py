@@ -1,0 +1,104 @@
+"""Primary capsules: feature maps to the first capsules."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from paircaps._utils.checks import (
+    height_and_width,
+    require_choice,
+    require_not_negative,
+    require_positive,
+    require_tensor,
+    shape_of,
+)
+from paircaps.functional import Capsules, squash
+from paircaps.layers.norms import CapsuleNorm
+
+PRIMARY_NORMS = ("pose", "capsule", None)
+
+
+class PrimaryCapsules(nn.Module):
+    """Feature maps to the first capsules: a strided convolution, cut into vectors, normalised and squashed.
+
+    A capsule's activation is the length that squash gave it, ‖x‖² / (1 + ‖x‖²).
+
+    Args:
+        in_channels: of the feature maps.
+        in_size: their side, or (height, width); every position has capsules of its own, so it is fixed.
+        groups: capsules at each position.
+        pose_dim: K of each.
+        kernel_size: of the convolution.
+        stride: of the convolution.
+        padding: of the convolution, on every side.
+        bias: whether the convolution has one.
+        norm: batch norm with one statistic a pose dimension (``"pose"``), one for every dimension of every capsule
+            (``"capsule"``), or None.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        in_size: int | tuple[int, int],
+        groups: int = 4,
+        pose_dim: int = 16,
+        *,
+        kernel_size: int = 5,
+        stride: int = 2,
+        padding: int = 2,
+        bias: bool = False,
+        norm: str | None = "pose",
+    ) -> None:
+        super().__init__()
+        require_positive(in_channels=in_channels, groups=groups, pose_dim=pose_dim)
+        require_positive(kernel_size=kernel_size, stride=stride)
+        require_not_negative(padding=padding)
+        require_choice("norm", norm, PRIMARY_NORMS)
+        in_size = height_and_width("in_size", in_size)
+        height, width = ((side + 2 * padding - kernel_size) // stride + 1 for side in in_size)
+        if height < 1 or width < 1:
+            raise ValueError(
+                f"feature maps of {in_size[0]}×{in_size[1]} are too small for primary capsules with a "
+                f"{kernel_size}×{kernel_size} kernel and padding {padding}"
+            )
+        self.in_channels = in_channels
+        self.in_size = in_size
+        self.groups = groups
+        self.pose_dim = pose_dim
+        self.grid = (height, width)
+        self.out_capsules = height * width * groups
+        self.conv = nn.Conv2d(in_channels, groups * pose_dim, kernel_size, stride, padding, bias=bias)
+        nn.init.kaiming_normal_(self.conv.weight, nonlinearity="relu")
+        if norm is None:
+            self.norm = nn.Identity()
+        else:
+            self.norm = CapsuleNorm((pose_dim,) if norm == "pose" else (self.out_capsules, pose_dim))
+
+    def forward(self, features: Tensor) -> Capsules:
+        """(B, C, H, W) to capsules of (B, I, K), position by position, the groups of one position side by side."""
+        require_tensor("features", features, "(batch, channels, height, width)", 4)
+        expected = (self.in_channels, *self.in_size)
+        if features.dim() != 4 or tuple(features.shape[1:]) != expected:
+            raise ValueError(f"features must have shape (batch, {str(expected)[1:]}, got {shape_of(features)}")
+        x = self.conv(features).unflatten(1, (self.groups, self.pose_dim))  # (B, G, K, H, W)
+        x = x.permute(0, 3, 4, 1, 2).flatten(1, 3)  # (B, I, K)
+        u = squash(self.norm(x))
+        return Capsules(u, u, torch.linalg.vector_norm(u, dim=-1))
+
+    def centres(self, step: float = 1.0, first: float = 0.5) -> Tensor:
+        """Middle of what each capsule looks at, (I, 2): x to the right and y down, capsules in their own order.
+
+        Args:
+            step: between neighbours among the features, in pixels of the image, say.
+            first: where the middle of the first feature is.
+        """
+        kernel, stride, padding = (self.conv.kernel_size[0], self.conv.stride[0], int(self.conv.padding[0]))
+        middle = (kernel - 1) / 2 - padding
+        y, x = (first + step * (stride * torch.arange(side) + middle) for side in self.grid)
+        positions = torch.stack(torch.meshgrid(x, y, indexing="xy"), -1)  # (height, width, 2)
+        return positions.flatten(0, 1).repeat_interleave(self.groups, 0)
+
+    def extra_repr(self) -> str:
+        """Number of capsules, for print(model)."""
+        return f"{self.grid[0]}×{self.grid[1]}×{self.groups} = {self.out_capsules} capsules of {self.pose_dim}"

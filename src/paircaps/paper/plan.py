@@ -1,0 +1,193 @@
+"""What an experiment is made of here: which data there is for it, and the trainings on it, each in its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from paircaps.data.here import missing_splits, source_of
+from paircaps.data.metadata import METADATA
+from paircaps.models.pooling import pooling_twin
+from paircaps.paper.budget import Budget, shortened
+from paircaps.paper.experiments import Experiment, Study, Variant
+from paircaps.training.recipe import Recipe
+from paircaps.training.recipe_io import RecipeTree, merge, recipe_from_tree
+from paircaps.training.recipes import read_tree
+from paircaps.training.run_folder import RunFolder
+
+RUNS = "runs"
+"""The folder of trainings, beside the report."""
+
+SEED = "seed-"
+"""How the folder of a training begins, before its seed."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the user asked for.
+
+    Args:
+        budget: length of every training.
+        seeds: how many; the paper's number without it.
+        limit: images of each split; all of them without it.
+        short: take the settings for short trainings.
+        data: names of datasets to leave all others out; empty for all of them.
+        variants: names of networks to leave all others out; empty for all of them.
+        changes: other settings for every training, as sections of keys.
+        lengths: of the trainings of single studies, by experiment and data, in place of the budget.
+    """
+
+    budget: Budget = field(default_factory=Budget)
+    seeds: int | None = None
+    limit: int | None = None
+    short: bool = False
+    data: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    lengths: Mapping[tuple[str, str], Budget] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StudyData:
+    """The data of a study.
+
+    Args:
+        study: that it is for.
+        data: name of the dataset that is tested on, and of its folder.
+        changes: what it changes of the recipe.
+        is_stand_in: whether it is other data than the paper's.
+        missing: why it cannot be had, with what to do; empty if it is here.
+    """
+
+    study: Study
+    data: str
+    changes: Mapping[str, Any]
+    is_stand_in: bool
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One training.
+
+    Args:
+        experiment: that it belongs to.
+        source: its data.
+        variant: its network.
+        seed: of it.
+        recipe: with everything in it.
+        folder: where it is.
+    """
+
+    experiment: Experiment
+    source: StudyData
+    variant: Variant
+    seed: int
+    recipe: Recipe
+    folder: Path
+
+
+def source_here(study: Study) -> StudyData:
+    """The paper's data if it is here, else the best stand-in that is."""
+    sources = all_sources(study)
+    return next((source for source in sources if not source.missing), sources[0])
+
+
+def all_sources(study: Study) -> list[StudyData]:
+    """The paper's data and its stand-ins, the best one first."""
+    changes = [(study.data, {}), *((stand_in.data, stand_in.set) for stand_in in study.stand_ins)]
+    return [
+        StudyData(study, data, change, place > 0, _missing(merge(read_tree(study.recipe), change)["data"]))
+        for place, (data, change) in enumerate(changes)
+    ]
+
+
+def _missing(settings: Mapping[str, Any]) -> str:
+    """What is not here of the data of a recipe, and how to get it."""
+    wanted = {source_of(METADATA[name]).name for name in (settings["name"], settings.get("test", "")) if name}
+    reasons = []
+    for name in sorted(wanted):
+        if missing_splits(name):
+            reasons.append(f"{name} is not here (paircaps data get {name})")
+    return "; ".join(reasons)
+
+
+def paper_recipe(study: Study) -> Recipe:
+    """The recipe of a study with the paper's length."""
+    return _recipe_named(study.recipe)
+
+
+@cache
+def _recipe_named(name: str) -> Recipe:
+    return recipe_from_tree(read_tree(name))
+
+
+def run_recipe(experiment: Experiment, source: StudyData, variant: Variant, seed: int, choice: Choice) -> Recipe:
+    """The recipe of one training."""
+    tree = merge(read_tree(source.study.recipe), source.changes)
+    if choice.short:
+        tree = merge(merge(tree, experiment.short), source.study.short or {})
+    tree = merge(tree, _network(tree, variant))
+    tree = merge(tree, {"train": {"seed": seed}, "data": {"limit": choice.limit}})
+    tree = merge(tree, choice.changes)
+    return shortened(recipe_from_tree(tree), choice.lengths.get((experiment.name, source.data), choice.budget))
+
+
+def _network(tree: RecipeTree, variant: Variant) -> Mapping[str, Any]:
+    return {"model": {"name": pooling_twin(tree["model"]["name"])}} if variant.pooled else variant.set
+
+
+def wanted_sources(experiment: Experiment, choice: Choice) -> list[StudyData]:
+    """The data of an experiment that was asked for, here or not; a stand-in that is named is taken."""
+    wanted = []
+    for study in experiment.studies:
+        named = [source for source in all_sources(study) if source.data in choice.data]
+        if not choice.data or study.data in choice.data:
+            wanted.append(source_here(study))
+        elif named:
+            wanted.append(named[0])
+    return wanted
+
+
+def wanted_variants(experiment: Experiment, choice: Choice) -> list[Variant]:
+    """The networks of an experiment that were asked for."""
+    return [variant for variant in experiment.variants if not choice.variants or variant.name in choice.variants]
+
+
+def plan_runs(experiments: Sequence[Experiment], choice: Choice, out: Path) -> list[PlannedRun]:
+    """All trainings whose data is here; all networks of a first seed come before any of a second one."""
+    most = max((choice.seeds or experiment.seeds for experiment in experiments), default=0)
+    runs = []
+    for seed in range(most):
+        for experiment in experiments:
+            if seed >= (choice.seeds or experiment.seeds) or experiment.kind == "times":
+                continue
+            for source in wanted_sources(experiment, choice):
+                if not source.missing:
+                    runs += [
+                        _run(experiment, source, variant, seed, choice, out)
+                        for variant in wanted_variants(experiment, choice)
+                    ]
+    return runs
+
+
+def _run(
+    experiment: Experiment, source: StudyData, variant: Variant, seed: int, choice: Choice, out: Path
+) -> PlannedRun:
+    recipe = run_recipe(experiment, source, variant, seed, choice)
+    return PlannedRun(
+        experiment, source, variant, seed, recipe, run_folder(out, experiment, source.data, variant, seed).path
+    )
+
+
+def study_folder(out: Path, experiment: Experiment, data: str) -> Path:
+    """Where everything of one dataset of an experiment is."""
+    return out / RUNS / experiment.name / data
+
+
+def run_folder(out: Path, experiment: Experiment, data: str, variant: Variant, seed: int) -> RunFolder:
+    """Where a training is."""
+    return RunFolder(study_folder(out, experiment, data) / variant.name / f"{SEED}{seed}")

@@ -1,0 +1,95 @@
+"""Figures 4 and 5: accuracy against epochs, in training and on images held back, a panel a dataset."""
+
+from __future__ import annotations
+
+import statistics
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paircaps._utils.figures import as_png, new_figure
+from paircaps.paper.experiments import Experiment
+from paircaps.paper.records import Cell, Record
+
+COLOURS = {"fm": "#e8710a", "fm-runs": "#a33c00", "dynamic": "#2166c8", "em": "#2f8f4e", "pool": "#6b6b6b"}
+"""Of a network, by the beginning of its name."""
+
+MARKERS = {"fm": "o", "fm-runs": "D", "dynamic": "s", "em": "v", "pool": "^"}
+"""The same, for who cannot tell the colours apart, and where lines lie on each other."""
+
+_WRAP = 38
+
+
+def draw_curves(experiment: Experiment, cells: Sequence[Cell]) -> bytes:
+    """The figure; a panel without trainings says why."""
+    figure = new_figure(4.1 * len(experiment.columns), 3.9)
+    axes = figure.subplots(1, len(experiment.columns), squeeze=False)[0]
+    for axis, column in zip(axes, experiment.columns, strict=True):
+        here = [cell for cell in cells if cell.study.data == column.data]
+        axis.set_title(column.title, fontsize=10)
+        if any(cell.records for cell in here):
+            _panel(axis, here)
+        else:
+            _empty(axis, here[0].reason if here else "not run")
+    handles = {text: line for axis in axes for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
+    if handles:
+        look = {"loc": "outside lower center", "fontsize": 8, "frameon": False, "columnspacing": 1.2}
+        figure.legend(handles.values(), handles.keys(), ncols=len(handles) // 2, **look)  # a column a network
+    return as_png(figure)
+
+
+def _panel(axis: Any, cells: Sequence[Cell]) -> None:
+    least = []
+    for cell in cells:
+        if not cell.records:
+            continue
+        colour, shape = _of(COLOURS, cell.variant.name), _of(MARKERS, cell.variant.name)
+        steps = _over_seeds(cell.records, "step", "accuracy") or _over_seeds(cell.records, "epoch", "train_accuracy")
+        marker = "x" if len(steps) == 1 else ""
+        title = f"{cell.variant.title}, training"
+        axis.plot(*_middle(steps), color=colour, lw=1, ls=":", marker=marker, ms=5, label=title)
+        epochs = _over_seeds(cell.records, "epoch", "validation_accuracy")
+        places, means = _middle(epochs)
+        axis.plot(places, means, color=colour, lw=1.5, marker=shape, ms=4, label=f"{cell.variant.title}, held back")
+        least += [*(min(values) for values in epochs.values()), *_middle(steps)[1][-1:]]
+        axis.fill_between(
+            places, [min(v) for v in epochs.values()], [max(v) for v in epochs.values()], color=colour, alpha=0.15, lw=0
+        )
+    axis.set_xlim(left=0)
+    _look_at(axis, least)
+    axis.set_xlabel("epoch", fontsize=9)
+    axis.set_ylabel("accuracy, %", fontsize=9)
+    axis.tick_params(labelsize=8)
+    axis.grid(alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def _of(table: Mapping[str, str], name: str) -> str:
+    return table.get(name) or table[name.split("-")[0]]
+
+
+def _look_at(axis: Any, seen: Sequence[float]) -> None:
+    """Leave out the steep beginning of training: what is to be seen lies above it."""
+    if seen:
+        top = axis.get_ylim()[1]
+        axis.set_ylim(bottom=max(-2.0, min(seen) - 0.25 * (top - min(seen))), top=top)
+
+
+def _over_seeds(records: Sequence[Record], kind: str, name: str) -> dict[float, list[float]]:
+    """Values of every seed by epoch, of the epochs that all seeds have."""
+    found: dict[float, list[float]] = {}
+    for record in records:
+        for row in record.kind(kind):
+            if name in row:
+                found.setdefault(row["epoch"], []).append(100 * row[name])
+    return {epoch: values for epoch, values in sorted(found.items()) if len(values) == len(records)}
+
+
+def _middle(values: dict[float, list[float]]) -> tuple[list[float], list[float]]:
+    return list(values), [statistics.fmean(seeds) for seeds in values.values()]
+
+
+def _empty(axis: Any, reason: str) -> None:
+    axis.text(0.5, 0.5, textwrap.fill(reason, _WRAP), ha="center", va="center", fontsize=8, color="#666666")
+    axis.set(xticks=[], yticks=[])
+    axis.spines[:].set_color("lightgray")

@@ -1,0 +1,108 @@
+"""Table 1: from measured times to a section of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from paircaps._utils.machine import machine_line
+from paircaps.paper.experiments import Experiment, TableRow
+from paircaps.paper.inference_times import MEASURED
+from paircaps.paper.plan import study_folder
+from paircaps.paper.records import read_rows, read_times
+from paircaps.paper.report.cells import paper_entry
+from paircaps.paper.report.document import Entry, Finding, Grid, Group, Section, nothing
+from paircaps.paper.report.significance import Verdict, verdict_sentence
+from paircaps.training.run_folder import RunFolder
+
+_OURS = "fm"
+"""The variant whose time the paper holds against the others."""
+
+
+def section_of_times(experiment: Experiment, out: Path) -> Section:
+    """The section of an experiment that trains nothing.
+
+    Args:
+        experiment: of the paper.
+        out: the folder of results.
+    """
+    measured = {column.data: _times(experiment, column.data, out) for column in experiment.columns}
+    groups = [Group("", (label,)) for label in experiment.labels]
+    groups += [Group(column.title, ("paper, GPU", "paper, CPU", "here, CPU")) for column in experiment.columns]
+    rows = [
+        tuple(
+            [Entry(text) for text in row.cells]
+            + [
+                entry
+                for column in experiment.columns
+                for entry in (
+                    paper_entry(row.gpu.get(column.key), True),
+                    paper_entry(row.paper.get(column.key), True),
+                    _time_entry(row, measured[column.data]),
+                )
+            ]
+        )
+        for row in experiment.rows
+    ]
+    machines = sorted({machine_line(times["machine"]) for times in measured.values() if times})
+    return Section(
+        name=experiment.name,
+        title=f"{experiment.title}: {experiment.caption}",
+        claim=experiment.claim,
+        found=tuple(_time_sentences(experiment, measured)) or (Finding("Nothing was measured here.", empty=True),),
+        grid=Grid(tuple(groups), tuple(rows)),
+        pictures=(),
+        absent=(),
+        runs=None,
+        machines=tuple(machines),
+    )
+
+
+def _times(experiment: Experiment, data: str, out: Path) -> dict[str, dict]:
+    """Rows of times by variant, and that of the machine; empty if nothing was measured."""
+    file = RunFolder(study_folder(out, experiment, data)).metrics
+    times = read_times(file)
+    if not times:
+        return {}
+    machine = next(row for row in read_rows(file) if row["kind"] == "machine")
+    return {"machine": {key: value for key, value in machine.items() if key != "kind"}, **times}
+
+
+def _time_entry(row: TableRow, times: Mapping[str, dict]) -> Entry:
+    found = times.get(row.variant.name) if row.variant else None
+    if found is None:
+        return nothing("not run")
+    brief = ", measured briefly" if found["seconds"] < MEASURED else ""
+    spread = f"quartiles {found['low']:.1f} to {found['high']:.1f}, {found['repeats']} repeats{brief}"
+    settings = [f"{key} = {value}" for key, value in found.get("settings", {}).items()]
+    return Entry(f"{found['median']:.1f}", (spread, *settings))
+
+
+def _time_sentences(experiment: Experiment, measured: Mapping[str, dict[str, dict]]) -> list[Finding]:
+    sentences = []
+    titles: dict[str, str] = {variant.name: variant.title for variant in experiment.variants}
+    for data, times in measured.items():
+        ranked: Sequence[str] = sorted((name for name in times if name in titles), key=lambda n: times[n]["median"])
+        if ranked:
+            order = ", ".join(f"{titles[name]} {times[name]['median']:.1f}" for name in ranked)
+            verdict = verdict_sentence(_time_verdicts(experiment, data, {name: times[name] for name in ranked}))
+            sentences.append(Finding(f"Order for images of {data}, in milliseconds: {order}.", verdict=verdict))
+    return sentences
+
+
+def _time_verdicts(experiment: Experiment, data: str, times: Mapping[str, dict]) -> list[Verdict]:
+    """What became of the paper's order of times; quartiles that overlap do not tell."""
+    titles = {variant.name: variant.title for variant in experiment.variants}
+    verdicts = []
+    for other, theirs in times.items():
+        paper = experiment.paper_order(data, _OURS, other)
+        ours = times.get(_OURS)
+        if ours is None or not paper:
+            continue
+        if ours["high"] < theirs["low"] or theirs["high"] < ours["low"]:
+            faster = ours["median"] < theirs["median"]
+            text = f"{titles[_OURS]} {'faster' if faster else 'slower'} than {titles[other]}"
+            verdicts.append(Verdict(text, faster == (paper > 0)))
+        else:
+            verdicts.append(Verdict(f"{titles[_OURS]} against {titles[other]}", None))
+    return verdicts

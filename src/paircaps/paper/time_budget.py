@@ -1,0 +1,118 @@
+"""``--hours``: how long each study may be. The plan is written down, so that the same command goes on by it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from paircaps._utils.files import write_whole
+from paircaps._utils.words import counted
+from paircaps.errors import RecipeError
+from paircaps.paper.budget import Budget, total_steps
+from paircaps.paper.experiments import Experiment
+from paircaps.paper.plan import RUNS, Choice, PlannedRun, plan_runs
+from paircaps.paper.run_status import begun_recipe
+from paircaps.paper.time_estimate import Pace, pace_of
+
+PLAN = "lengths.json"
+"""What commands with ``--hours`` have planned, beside the folders of their trainings."""
+
+Lengths = dict[tuple[str, str], Budget]
+"""By experiment and data."""
+
+Say = Callable[[str], None]
+
+
+def lengths_within(experiments: Sequence[Experiment], choice: Choice, out: Path, hours: float, say: Say) -> Lengths:
+    """What fits into so many hours, by study.
+
+    A study that has begun keeps its length, and a plan of the same command is kept; the others get the same share each.
+
+    Args:
+        experiments: to make again.
+        choice: how much of them.
+        out: the folder of all results.
+        hours: that their trainings may take together.
+        say: told what is decided, a line at a time.
+    """
+    runs = plan_runs(experiments, choice, out)
+    lengths = _begun(runs, say)
+    (out / RUNS).mkdir(parents=True, exist_ok=True)
+    with FileLock(out / RUNS / f".{PLAN}.lock"):  # of two that are started together, the second takes the first one's
+        asked = _asked(experiments, choice, hours)
+        plans = _read(out / RUNS / PLAN)
+        planned = next((steps for other, steps in plans if other == asked), {})
+        left = [run for run in runs if _key(run) not in lengths]
+        if any("/".join(_key(run)) not in planned for run in left):
+            share = _share(left, hours, say)
+            planned = {"/".join(_key(run)): max(1, round(share * total_steps(run.recipe))) for run in left}
+            _write(out / RUNS / PLAN, [*(plan for plan in plans if plan[0] != asked), (asked, planned)])
+    return lengths | {_key(run): Budget(steps=planned["/".join(_key(run))]) for run in left}
+
+
+def _key(run: PlannedRun) -> tuple[str, str]:
+    return run.experiment.name, run.source.data
+
+
+def _begun(runs: Sequence[PlannedRun], say: Say) -> Lengths:
+    lengths: Lengths = {}
+    for run in runs:
+        begun = begun_recipe(run.folder)
+        if begun is not None and _key(run) not in lengths:
+            exactly = begun.train.steps is not None
+            lengths[_key(run)] = Budget(steps=begun.train.steps) if exactly else Budget(epochs=begun.train.epochs)
+            say(f"{', '.join(_key(run))}: was begun with {counted(total_steps(begun), 'step')} and keeps them")
+    return lengths
+
+
+def _asked(experiments: Sequence[Experiment], choice: Choice, hours: float) -> dict[str, Any]:
+    """A command, as far as lengths depend on it."""
+    return {
+        "experiments": [experiment.name for experiment in experiments],
+        "hours": hours,
+        "seeds": choice.seeds,
+        "limit": choice.limit,
+        "short": choice.short,
+        "data": list(choice.data),
+        "only": list(choice.variants),
+        "set": str(choice.changes),
+    }
+
+
+def _read(path: Path) -> list[tuple[dict[str, Any], dict[str, int]]]:
+    """Steps by study, as each command has planned them; none if the file is damaged."""
+    try:
+        plans = [
+            (plan["asked"], {str(key): int(value) for key, value in plan["steps"].items()})
+            for plan in json.loads(path.read_text(encoding="utf-8"))
+        ]
+        return [(asked, steps) for asked, steps in plans if min(steps.values(), default=1) > 0]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+
+
+def _write(path: Path, plans: Sequence[tuple[dict[str, Any], dict[str, int]]]) -> None:
+    write_whole(path, json.dumps([{"asked": asked, "steps": steps} for asked, steps in plans], indent=2).encode())
+
+
+def _share(runs: Sequence[PlannedRun], hours: float, say: Say) -> float:
+    """Of their own length, that trainings may have so that they take so many hours together."""
+    say("measuring how fast training is on this machine ...")
+    paces: dict[tuple[str, str, str], Pace] = {}
+    keys = [(*_key(run), run.variant.name) for run in runs]
+    for key, run in zip(keys, runs, strict=True):
+        if key not in paces:
+            paces[key] = pace_of(run.recipe)
+    growing, fixed = sum(paces[key].growing for key in keys) / 3600, sum(paces[key].fixed for key in keys) / 3600
+    if hours <= fixed:
+        raise RecipeError(
+            f"--hours: the tests at the end of {counted(len(runs), 'training')} alone take about {fixed:.2g} hours"
+        )
+    share = min(1.0, (hours - fixed) / growing)
+    whole = f"{counted(len(runs), 'training')} of full length: about {growing + fixed:.2g} hours"
+    say(f"{whole}; taking {100 * share:.3g} % of it")
+    return share

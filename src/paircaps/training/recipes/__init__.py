@@ -1,0 +1,96 @@
+"""Recipes by name: those that come with the package, or a file of one's own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from paircaps._utils.registry import unknown_name
+from paircaps.errors import RecipeError
+from paircaps.training.recipe import Recipe
+from paircaps.training.recipe_io import RecipeTree, merge, parse_toml, recipe_from_tree
+
+_SHIPPED = resources.files("paircaps.training.recipes")
+_BASE = "base"
+"""The key of a recipe that names another one, which it changes."""
+
+
+def list_recipes() -> list[str]:
+    """Names of the recipes that come with the package."""
+    return sorted(entry.name.removesuffix(".toml") for entry in _SHIPPED.iterdir() if entry.name.endswith(".toml"))
+
+
+def load_recipe(name: str | Path, overrides: Mapping[str, Any] | None = None) -> Recipe:
+    """A recipe.
+
+    Args:
+        name: one of :func:`list_recipes`, or the path of a TOML file.
+        overrides: what to change of it: sections of keys, as ``{"train": {"epochs": 3}}``.
+    """
+    return recipe_from_tree(merge(read_tree(name), overrides or {}))
+
+
+def read_tree(name: str | Path, seen: tuple[str, ...] = ()) -> RecipeTree:
+    """The sections and keys of a recipe, with those of the recipe it is based on."""
+    if str(name) in seen:
+        raise RecipeError(f"{name}: a recipe cannot be its own base: {' → '.join((*seen, str(name)))}")
+    tree = parse_toml(_read(name), str(name))
+    folder = Path(name).expanduser().parent
+    base = tree.pop(_BASE, None)
+    tree = with_places(tree, folder)
+    if base is None:
+        return tree
+    if not isinstance(base, str):
+        raise RecipeError(f"{name}: base must be the name of a recipe, got {base!r}")
+    if _is_path(base):
+        base = str(folder / Path(base).expanduser())
+    try:
+        below = read_tree(base, (*seen, str(name)))
+    except RecipeError as error:
+        raise RecipeError(f"{name}: its base: {error}") from None
+    return merge(below, tree)
+
+
+def with_places(tree: RecipeTree, folder: Path) -> RecipeTree:
+    """The same with the paths of its data made absolute, so that a run can go on from anywhere.
+
+    Args:
+        tree: sections of keys.
+        folder: that relative paths start from: the recipe's, or the current one for a command line.
+    """
+    data = tree.get("data")
+    if not isinstance(data, Mapping):
+        return tree
+    places = {
+        key: str((folder / Path(value).expanduser()).resolve()) + ("/" if key != "folder" else "")
+        for key, value in data.items()
+        if key in ("name", "test", "folder") and isinstance(value, str) and _is_place(key, value)
+    }
+    return {**tree, "data": {**data, **places}}
+
+
+def _is_place(key: str, value: str) -> bool:
+    return bool(value) and (key == "folder" or os.sep in value)
+
+
+def _read(name: str | Path) -> str:
+    known = list_recipes()
+    if str(name) in known:
+        return (_SHIPPED / f"{name}.toml").read_text(encoding="utf-8")
+    path = Path(name).expanduser()
+    if not _is_path(str(name)):
+        hint = f". For the file of that name write './{name}'" if path.is_file() else ", or the path of a .toml file"
+        raise RecipeError(f"{unknown_name('recipe', str(name), known)}{hint}")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise RecipeError(f"{path}: not a TOML text in UTF-8") from None
+    except OSError as error:
+        raise RecipeError(f"{path}: cannot read the recipe: {error.strerror or error}") from None
+
+
+def _is_path(name: str) -> bool:
+    return "/" in name or "\\" in name or name.endswith(".toml")

@@ -1,0 +1,126 @@
+"""Batch norm folded into the vote weights, a block of children at a time, and its derivative.
+
+A normalised vote is g ⊙ (u W) + h. Its scale g goes into the weights; its shift h is one more row of them, and every
+child gets one more value, 1. The product then casts finished votes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from paircaps.votes.layout import full_precision, sum_precision, to_columns
+
+Statistics = Callable[[], tuple[Tensor, Tensor]]
+"""Gives mean and variance, divided by the count, of what is to be normalised."""
+
+
+class FoldingNorm(Protocol):
+    """A batch norm that can be folded into the weights before it."""
+
+    shape: tuple[int, ...]
+
+    def fold(self, statistics: Statistics, count: int) -> tuple[Tensor, Tensor]:
+        """Scale and shift, each of the norm's shape; ``count`` values are behind each statistic."""
+        ...
+
+
+class ScaleAndShift:
+    """Scale and shift of the votes of some parents, one a pose dimension or one a vote.
+
+    Args:
+        scale: g, (K,) or (I, J, K).
+        shift: h, of the same shape.
+        rows: P.
+    """
+
+    def __init__(self, scale: Tensor, shift: Tensor, rows: int) -> None:
+        self.scale, self.shift = (_as_rows(part.to(full_precision(part.dtype)), rows) for part in (scale, shift))
+        self.per_vote = scale.dim() == 3
+
+    def at(self, children: slice, parents: slice) -> tuple[Tensor, Tensor]:
+        """Scale and shift of a block, (T or 1, P, 1, J or 1, R)."""
+        if not self.per_vote:
+            return self.scale, self.shift
+        return self.scale[children, :, :, parents], self.shift[children, :, :, parents]
+
+
+def _as_rows(values: Tensor, rows: int) -> Tensor:
+    """(K,) to (1, P, 1, 1, R); (I, J, K) to (I, P, 1, J, R)."""
+    values = values.unflatten(-1, (rows, -1))
+    return values[None, :, None, None] if values.dim() == 2 else values.transpose(1, 2).unsqueeze(2)
+
+
+def _from_rows(values: Tensor) -> Tensor:
+    """(T, P, J, R) back to (T, J, K)."""
+    return values.transpose(1, 2).flatten(2)
+
+
+def fold_children(u: Tensor, affine: ScaleAndShift | None, children: slice, rows: int) -> Tensor:
+    """Children (B, I, P·Q) of a block ready for the product, (T·P, Q or Q + 1, B)."""
+    if affine is None:  # the product reads them where they lie
+        block = u[:, children].to(full_precision(u.dtype)).unflatten(-1, (rows, -1))  # (B, T, P, Q)
+        return block.permute(1, 2, 3, 0).flatten(0, 1)
+    return F.pad(to_columns(u, children, rows), (0, 0, 0, 1), value=1.0).flatten(0, 1)
+
+
+def fold_weights(weight: Tensor, affine: ScaleAndShift | None, children: slice, parents: slice, rows: int) -> Tensor:
+    """Weights (I, J, Q, R) of a block ready for the product, (T·P, Q or Q + 1, J·R)."""
+    block = weight[children, parents].to(full_precision(weight.dtype)).transpose(1, 2).unsqueeze(1)  # (T, 1, Q, J, R)
+    if affine is None:
+        folded = block.expand(-1, rows, -1, -1, -1)
+    else:
+        scale, shift = affine.at(children, parents)
+        shift = shift.expand(block.shape[0], -1, -1, block.shape[3], -1)
+        folded = torch.cat([block * scale, shift], dim=2)
+    return folded.reshape(folded.shape[0] * rows, folded.shape[2], -1)
+
+
+class FoldedGradients:
+    """Gradients of weights, scale and shift, gathered from those of the folded weights.
+
+    Args:
+        weight: (I, J, Q, R).
+        affine: or None if there is no batch norm.
+        scale: g as it came, or None.
+        rows: P.
+    """
+
+    def __init__(self, weight: Tensor, affine: ScaleAndShift | None, scale: Tensor | None, rows: int) -> None:
+        self.affine, self.rows = affine, rows
+        self.weight = torch.empty_like(weight, memory_format=torch.contiguous_format)
+        self.dtype = None if scale is None else scale.dtype
+        self._scale = None if scale is None else torch.zeros_like(scale, dtype=sum_precision(scale))
+        self._shift = None if scale is None else torch.zeros_like(scale, dtype=sum_precision(scale))
+
+    def add(self, folded: Tensor, weight: Tensor, children: slice, parents: slice) -> None:
+        """Unfold the gradient of a block, (T·P, Q or Q + 1, J·R)."""
+        block = weight[children, parents].transpose(1, 2).unsqueeze(1)  # (T, 1, Q, J, R)
+        folded = folded.view(-1, self.rows, folded.shape[1], *block.shape[3:])  # (T, P, Q or Q + 1, J, R)
+        if self.affine is None:
+            self.weight[children, parents] = (folded.sum(1) if self.rows > 1 else folded[:, 0]).transpose(1, 2)
+            return
+        scale, _ = self.affine.at(children, parents)
+        inner, shift = folded[:, :, :-1], folded[:, :, -1]
+        self.weight[children, parents] = (inner * scale).sum(1).transpose(1, 2)
+        self._add_affine(_from_rows((inner * block).sum(2)), _from_rows(shift), children, parents)
+
+    def _add_affine(self, scale: Tensor, shift: Tensor, children: slice, parents: slice) -> None:
+        assert self.affine is not None
+        assert self._scale is not None
+        assert self._shift is not None
+        if self.affine.per_vote:
+            self._scale[children, parents], self._shift[children, parents] = scale, shift
+        else:
+            self._scale += scale.sum((0, 1))
+            self._shift += shift.sum((0, 1))
+
+    def affine_gradients(self) -> tuple[Tensor | None, Tensor | None]:
+        """Of scale and shift, as they came."""
+        if self._scale is None or self._shift is None:
+            return None, None
+        return self._scale.to(self.dtype), self._shift.to(self.dtype)

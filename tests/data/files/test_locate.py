@@ -1,0 +1,429 @@
+"""Finding and fetching: the right place, the right file, nothing half-written, no network where none is needed."""
+
+import dataclasses
+import gzip
+import hashlib
+import http.server
+import os
+import resource
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+import requests
+from reference.formats import write, write_mnist, write_smallnorb, zip_bytes
+
+from paircaps.data import DataError, load_dataset
+from paircaps.data.files import download as fetching
+from paircaps.data.files.download import fetch, final_address
+from paircaps.data.files.locate import data_folders, find, find_file, locate, require_published, user_cache
+from paircaps.data.metadata import METADATA, DataFile
+
+CONTENT = os.urandom(300_000)
+CARD = METADATA["svhn"]
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """A web server on this machine: {path: content, (status, headers), or a function of the handler}."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    pages, asked = {}, []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            page = pages.get(self.path)
+            if callable(page):
+                page(self)
+            elif isinstance(page, bytes):
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(page)))
+                self.end_headers()
+                # pages are small enough for the socket's buffer, and a client may leave after the headers
+                with suppress(ConnectionError):
+                    self.wfile.write(page)
+            else:
+                status, headers = page or (404, {})
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
+    thread.start()
+    httpd.pages, httpd.asked = pages, asked
+    httpd.url = f"http://127.0.0.1:{httpd.server_address[1]}"
+    yield httpd
+    httpd.shutdown()
+    httpd.server_close()
+    thread.join()
+
+
+def file_at(server, *paths, **changes):
+    """A published file with these addresses."""
+    known = {"md5": hashlib.md5(CONTENT).hexdigest(), "size": len(CONTENT)} | changes
+    return DataFile("file.bin", urls=tuple(server.url + path for path in paths), **known)
+
+
+def left_behind(folder):
+    return sorted(path.name for path in Path(folder).rglob("*") if path.is_file() or not any(path.iterdir()))
+
+
+@contextmanager
+def no_network(monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("the network was touched")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(socket.socket, "connect", refuse)
+        patch.setattr(socket, "getaddrinfo", refuse)
+        yield
+
+
+def test_a_file_is_fetched_checked_and_kept(server, tmp_path):
+    server.pages["/a"] = CONTENT
+    path = fetch(CARD, file_at(server, "/a"), tmp_path)
+    assert path == tmp_path / "svhn" / "file.bin"
+    assert path.read_bytes() == CONTENT
+    assert left_behind(tmp_path) == ["file.bin"]
+
+
+def test_what_was_fetched_is_found_without_a_network(server, tmp_path, monkeypatch):
+    server.pages["/a"] = CONTENT
+    fetch(CARD, file_at(server, "/a"), tmp_path)
+    with no_network(monkeypatch):
+        assert fetch(CARD, file_at(server, "/a"), tmp_path).read_bytes() == CONTENT
+
+
+def test_files_that_are_here_touch_no_network(tmp_path, monkeypatch):
+    write_mnist(tmp_path / "mnist")
+    with no_network(monkeypatch):
+        assert len(load_dataset("mnist", "train", tmp_path, verify=False)) == 20
+
+
+def test_a_mirror_takes_over_when_an_address_fails(server, tmp_path):
+    server.pages |= {"/gone": (404, {}), "/wrong": b"something else", "/good": CONTENT}
+    path = fetch(CARD, file_at(server, "/gone", "/wrong", "/good"), tmp_path)
+    assert path.read_bytes() == CONTENT
+    assert left_behind(tmp_path) == ["file.bin"]
+
+
+def test_a_failed_download_says_what_to_fetch_by_hand_and_where_to_put_it(server, tmp_path):
+    server.pages |= {"/wrong": b"something else"}
+    with pytest.raises(DataError) as caught:
+        fetch(CARD, file_at(server, "/gone", "/wrong"), tmp_path)
+    message = str(caught.value)
+    assert "404" in message
+    assert "what came has another checksum" in message
+    md5 = hashlib.md5(CONTENT).hexdigest()
+    assert f"\n    {server.url}/gone: 404" in message
+    assert f"fetch it by hand (md5 {md5}) and put it at {tmp_path}/svhn/file.bin" in message
+    assert left_behind(tmp_path) == []
+
+
+def test_no_network_at_all_is_said_in_words(tmp_path, monkeypatch):
+    file = DataFile("file.bin", md5="0" * 32, urls=("http://127.0.0.1:1/file.bin",))
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with pytest.raises(
+        DataError, match=r"could not be downloaded\n    http://127.0.0.1:1/file.bin: Connection refused\n    fetch"
+    ):
+        fetch(CARD, file, tmp_path)
+
+
+def test_a_connection_that_breaks_leaves_nothing(server, tmp_path):
+    def half(handler):
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(CONTENT)))
+        handler.end_headers()
+        handler.wfile.write(CONTENT[:1000])
+
+    server.pages["/half"] = half
+    with pytest.raises(DataError, match="could not be downloaded"):
+        fetch(CARD, file_at(server, "/half"), tmp_path)
+    assert left_behind(tmp_path) == []
+
+
+def test_an_answer_larger_than_the_file_is_cut_off(server, tmp_path):
+    server.pages["/large"] = CONTENT + b"x"
+    with pytest.raises(DataError, match="sends more than the published size"):
+        fetch(CARD, file_at(server, "/large"), tmp_path)
+    assert left_behind(tmp_path) == []
+
+
+def test_ctrl_c_leaves_nothing(server, tmp_path, monkeypatch):
+    server.pages["/a"] = CONTENT
+
+    def interrupt(self, data):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(fetching._Capped, "write", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        fetch(CARD, file_at(server, "/a"), tmp_path)
+    assert left_behind(tmp_path) == []
+
+
+def test_redirects_are_followed(server):
+    server.pages |= {"/a": (302, {"Location": "/b"}), "/b": (301, {"Location": server.url + "/c"}), "/c": b"here"}
+    assert final_address(server.url + "/a") == server.url + "/c"
+    server.pages["/loop"] = (302, {"Location": "/loop"})
+    with pytest.raises(DataError, match="more than 5 redirects"):
+        final_address(server.url + "/loop")
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("https", "http://example.org/file"),
+        ("https", "ftp://example.org/file"),
+        ("https", "file:///etc/passwd"),
+        ("http", "ftp://example.org/file"),
+        ("http", "file:///etc/passwd"),
+    ],
+)
+def test_an_address_never_leads_to_a_weaker_scheme(monkeypatch, source, target):
+    def answer(url, **_):
+        response = requests.Response()
+        response.status_code, response.headers["location"] = 302, target
+        response.raw = None
+        monkeypatch.setattr(response, "close", lambda: None)
+        return response
+
+    monkeypatch.setattr(requests, "get", answer)
+    with pytest.raises(DataError, match=f"leads from {source} to {target.split(':')[0]}"):
+        final_address(f"{source}://example.org/file")
+
+
+def test_the_download_itself_follows_no_redirect(server, tmp_path):
+    """The address is looked up first; should the server then answer otherwise, what it says is not believed."""
+    answers = [b"", (302, {"Location": "/elsewhere"})]
+
+    def changing(handler):
+        page = answers.pop(0)
+        handler.send_response(200 if page == b"" else page[0])
+        if page != b"":
+            handler.send_header("Location", "/elsewhere")
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    server.pages |= {"/a": changing, "/elsewhere": CONTENT}
+    with pytest.raises(DataError, match="another checksum"):
+        fetch(CARD, file_at(server, "/a"), tmp_path)
+    assert "/elsewhere" not in server.asked
+
+
+FETCH = """
+import sys
+from paircaps.data.metadata import METADATA, DataFile
+from paircaps.data.files.download import fetch
+url, md5, size, root = sys.argv[1:]
+print(fetch(METADATA["svhn"], DataFile("file.bin", md5=md5, size=int(size), urls=(url,)), root))
+"""
+
+
+def run_fetch(server, root, **options):
+    file = file_at(server, "/a")
+    words = [sys.executable, "-c", FETCH, file.urls[0], str(file.md5), str(file.size), str(root)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def test_processes_that_ask_at_once_fetch_once(server, tmp_path):
+    server.pages["/a"] = CONTENT
+    processes = [run_fetch(server, tmp_path) for _ in range(3)]
+    outputs = [process.communicate() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], outputs
+    assert len(server.asked) == 2  # the look-up of the address, and the file
+    assert (tmp_path / "svhn" / "file.bin").read_bytes() == CONTENT
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(server, tmp_path):
+    """A limit on the size of files stands in for the disk: writing fails in the middle either way."""
+    server.pages["/a"] = CONTENT
+    process = run_fetch(
+        server, tmp_path, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+    )
+    _, errors = process.communicate()
+    assert process.returncode == 1
+    assert f"DataError: {tmp_path}/svhn: cannot download file.bin to this folder: File too large" in errors
+    assert left_behind(tmp_path) == []
+
+
+def test_the_order_of_folders(tmp_path, monkeypatch):
+    """Given by hand, then $PAIRCAPS_DATA from left to right, then the cache."""
+    folders = [tmp_path / name for name in ("given", "first", "second")]
+    monkeypatch.setenv("PAIRCAPS_DATA", f"{folders[1]}{os.pathsep}{folders[2]}")
+    assert data_folders(folders[0]) == [*folders, user_cache()]
+    for folder in (user_cache(), *reversed(folders)):
+        write(folder / "svhn" / "test_32x32.mat", b"x")
+        assert find(CARD, "test", folders[0]) == [folder / "svhn" / "test_32x32.mat"]
+
+
+def test_a_given_folder_may_be_the_datasets_own(tmp_path):
+    write_mnist(tmp_path)
+    assert len(load_dataset("mnist", root=tmp_path, verify=False)) == 20
+
+
+def test_system_folders_are_looked_at_last(tmp_path):
+    card = dataclasses.replace(METADATA["fashion-mnist"], system=str(tmp_path))
+    assert METADATA["fashion-mnist"].system == "/usr/share/datasets/fashion-mnist"
+    write_mnist(tmp_path)
+    assert [path.parent for path in locate(card, "train", download=False)] == [tmp_path] * 2
+
+
+def test_missing_files_are_named_with_where_they_were_looked_for(tmp_path):
+    with pytest.raises(DataError) as caught:
+        load_dataset("svhn", "test", tmp_path, download=False)
+    assert "svhn: test_32x32.mat not found in" in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+    assert "`paircaps data get svhn`" in str(caught.value)
+
+
+def test_a_read_only_cache_is_read(tmp_path, monkeypatch, without_rights):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    write_mnist(user_cache() / "mnist")
+    for folder in (tmp_path, user_cache(), user_cache() / "mnist"):
+        folder.chmod(0o555)
+    with without_rights():
+        assert len(load_dataset("mnist", verify=False)) == 20
+    for folder in (tmp_path, user_cache(), user_cache() / "mnist"):
+        folder.chmod(0o755)
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(tmp_path, without_rights):
+    tmp_path.chmod(0o555)
+    message = r"svhn: cannot be downloaded to \S*/inside: Permission denied; give another folder"
+    with without_rights(), pytest.raises(DataError, match=message):
+        fetch(CARD, DataFile("file.bin", urls=("http://127.0.0.1:1/",)), tmp_path / "inside")
+
+
+def test_a_folder_that_cannot_be_read_is_named(tmp_path, without_rights):
+    write_mnist(tmp_path / "mnist")
+    (tmp_path / "mnist").chmod(0o000)
+    with without_rights(), pytest.raises(DataError, match=r"mnist/train-images.*: cannot look for: Permission denied"):
+        load_dataset("mnist", "train", tmp_path)
+    (tmp_path / "mnist").chmod(0o755)
+
+
+def test_a_file_in_place_of_a_folder_is_named(tmp_path):
+    (tmp_path / "file").write_text("x")
+    for act in (fetch, find):
+        with pytest.raises(DataError, match=r"/file: not a folder"):
+            act(CARD, DataFile("file.bin") if act is fetch else "test", tmp_path / "file")
+    with pytest.raises(DataError, match=r"/no: no such folder"):
+        load_dataset("svhn", "test", tmp_path / "no", download=False)
+
+
+def test_a_wrong_checksum_is_quoted(tmp_path):
+    path = write(tmp_path / "file.bin", b"other")
+    with pytest.raises(DataError, match=r"5 bytes with md5 795f3202b17cb6bc3d4b771d8c6c9eaf, that of file.bin is 000"):
+        require_published(path, DataFile("file.bin", md5="0" * 32))
+
+
+def test_every_card_can_be_fetched_and_checked():
+    for card in METADATA.values():
+        assert set(card.counts) == set(card.files) or not card.files
+        for sets in card.files.values():
+            for file in sets[-1]:
+                assert file.urls, file.name
+                assert file.md5 or card.name == "affnist"
+                for url in file.urls:
+                    assert url.endswith(file.name)
+
+
+def test_all_files_that_could_not_be_had_are_named(monkeypatch):
+    """A person who fetches by hand needs the whole list, not one file a try."""
+
+    def fail(url, **_):
+        raise requests.ConnectionError("Connection refused")
+
+    monkeypatch.setattr(requests, "get", fail)
+    with pytest.raises(DataError) as caught:
+        load_dataset("smallnorb", "test")
+    assert str(caught.value).count("could not be downloaded") == 3
+    assert str(caught.value).count("fetch it by hand (md5 ") == 3
+
+
+def test_another_datasets_files_of_the_same_name_are_not_taken(tmp_path, monkeypatch):
+    """Fashion-MNIST's files have the names of MNIST's: a folder of one, given by hand, is not the other."""
+    write_mnist(tmp_path)
+    labels = (tmp_path / "train-labels-idx1-ubyte.gz").read_bytes()
+    assert find(METADATA["fashion-mnist"], "train", tmp_path)
+    mnist = METADATA["mnist"].files["train"][0]
+    known = dataclasses.replace(mnist[1], md5=hashlib.md5(labels).hexdigest())
+    card = dataclasses.replace(METADATA["mnist"], files={"train": ((mnist[0], known),)})
+    monkeypatch.setitem(METADATA, "mnist", card)
+    assert find(METADATA["fashion-mnist"], "train", tmp_path) is None
+    assert find(card, "train", tmp_path)
+    unpacked = write(tmp_path / "plain" / "train-labels-idx1-ubyte", gzip.decompress(labels))
+    content = dataclasses.replace(mnist[1], content_md5=hashlib.md5(unpacked.read_bytes()).hexdigest())
+    monkeypatch.setitem(METADATA, "mnist", dataclasses.replace(card, files={"train": ((mnist[0], content),)}))
+    fashion_labels = METADATA["fashion-mnist"].files["train"][0][1]
+    assert find_file(METADATA["fashion-mnist"], fashion_labels, unpacked.parent) is None
+
+
+def test_loose_files_in_a_data_folder_are_not_taken(tmp_path, monkeypatch):
+    write_mnist(tmp_path)
+    monkeypatch.setenv("PAIRCAPS_DATA", str(tmp_path))
+    assert find(METADATA["mnist"], "train") is None
+
+
+def test_a_page_in_place_of_an_archive_without_checksum_is_not_kept(server, tmp_path):
+    """A login page of a network would otherwise lie in the cache as aff-NIST for ever."""
+    server.pages["/page"] = b"<html>please log in</html>"
+    with pytest.raises(DataError, match="what came is no zip archive"):
+        fetch(METADATA["affnist"], file_at(server, "/page", md5=None, size=None), tmp_path)
+    assert left_behind(tmp_path) == []
+    server.pages["/zip"] = zip_bytes({"a.mat": b"x"})
+    assert fetch(METADATA["affnist"], file_at(server, "/zip", md5=None, size=None), tmp_path).exists()
+
+
+def test_an_endless_answer_is_cut_off_even_where_no_size_is_known(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(fetching, "_UNKNOWN_MOST", 100_000)
+    server.pages["/endless"] = CONTENT
+    with pytest.raises(DataError, match="sends more than"):
+        fetch(METADATA["affnist"], file_at(server, "/endless", md5=None, size=None), tmp_path)
+
+
+def test_progress_is_shown_on_a_terminal_and_told_elsewhere(server, tmp_path, monkeypatch, capsys):
+    server.pages["/a"] = CONTENT
+    fetch(CARD, file_at(server, "/a"), tmp_path / "file")
+    assert capsys.readouterr().err == f"downloading {server.url}/a\n"
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    fetch(CARD, file_at(server, "/a"), tmp_path / "terminal")
+    assert "100%" in capsys.readouterr().err
+
+
+def test_a_variable_that_names_no_folder_makes_none(tmp_path, monkeypatch):
+    monkeypatch.setenv("PAIRCAPS_DATA", str(tmp_path / "typo"))
+    with pytest.raises(DataError, match=r"svhn: \$PAIRCAPS_DATA names .*/typo, which is no folder: make it first"):
+        fetch(CARD, DataFile("file.bin", urls=("http://127.0.0.1:1/",)))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_here_of_a_split_is_not_fetched_again(tmp_path, monkeypatch):
+    write_mnist(tmp_path / "mnist")
+    (tmp_path / "mnist" / "train-labels-idx1-ubyte.gz").unlink()
+    fetched = []
+    monkeypatch.setattr(fetching, "fetch", lambda card, file, root: fetched.append(file.name) or Path(file.name))
+    paths = locate(METADATA["mnist"], "train", tmp_path)
+    assert fetched == ["train-labels-idx1-ubyte.gz"]
+    assert paths[0] == tmp_path / "mnist" / "train-images-idx3-ubyte.gz"
+
+
+def test_an_unpacked_file_without_a_checksum_of_its_content_is_not_called_damaged(tmp_path):
+    """To remove a good file because of such a message would be a pity."""
+    write_smallnorb(tmp_path)
+    for path in list(tmp_path.iterdir()):
+        path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
+        path.unlink()
+    with pytest.raises(DataError, match=r"dat.mat: cannot be compared with the published .*keep the file as it was"):
+        load_dataset("smallnorb", "train", tmp_path)
+    assert len(load_dataset("smallnorb", "train", tmp_path, verify=False)) == 12

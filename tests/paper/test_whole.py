@@ -1,0 +1,37 @@
+"""Everything at once: every experiment whose data, or its stand-in, is here, and a complete report of it."""
+
+from paircaps.cli import main
+from paircaps.paper.experiments import find_experiments
+from paircaps.paper.plan import source_here
+from paircaps.paper.records import read_cell
+from paircaps.paper.report.sections import section_of
+
+EXPERIMENTS = {experiment.name: experiment for experiment in find_experiments(["all"])}
+
+
+def test_reproduce_all(tmp_path, capsys):
+    out = tmp_path / "results"
+    words = ["reproduce", "all", "--limit", "64", "--epochs", "1", "--seeds", "1", "--out", str(out), "--quiet"]
+    assert main(words) == 0
+    said = capsys.readouterr().err
+    for experiment in EXPERIMENTS.values():
+        for study in experiment.studies:
+            if experiment.kind == "times":
+                assert (out / "runs" / experiment.name / study.data / "metrics.jsonl").is_file()
+                continue
+            source = source_here(study)
+            for variant in experiment.variants:
+                cell = read_cell(out, experiment, study, variant)
+                assert len(cell.records) == (0 if source.missing else 1)
+                assert cell.reason == source.missing, "what is not there has its reason"
+            assert not source.missing or f"no data: {experiment.name}: {source.missing}" in said
+    text = (out / "report.md").read_text()
+    for experiment in EXPERIMENTS.values():
+        assert f"## {experiment.title}: " in text
+    assert "![table3](pictures/table4-affine-" in text
+    assert "![table5](pictures/table5-multi-" in text
+    pages = {name: (out / name).read_bytes() for name in ("report.html", "report.md")}
+    assert main(words) == 0
+    assert "was finished already" in capsys.readouterr().err
+    assert {name: (out / name).read_bytes() for name in pages} == pages
+    assert section_of(EXPERIMENTS["table5"], out, out / "pictures").absent == ()

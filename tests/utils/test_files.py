@@ -1,0 +1,49 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from paircaps._utils.files import write_whole
+
+
+def test_a_file_is_written_with_the_usual_rights(tmp_path):
+    write_whole(tmp_path / "a", b"one")
+    write_whole(tmp_path / "a", b"two")
+    assert (tmp_path / "a").read_bytes() == b"two"
+    (tmp_path / "usual").write_text("")
+    assert (tmp_path / "a").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch, error):
+    def fail(_):
+        raise error
+
+    write_whole(tmp_path / "a", b"old")
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(type(error)):
+        write_whole(tmp_path / "a", b"new")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert (tmp_path / "a").read_bytes() == b"old"
+
+
+def test_a_device_is_written_to_and_kept():
+    write_whole(Path("/dev/null"), b"x")
+    assert not Path("/dev/null").is_file()
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(Path("/dev/full"), b"x")
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "target").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("target")
+    write_whole(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "target").read_bytes() == b"new"
+
+
+def test_a_full_disk_leaves_nothing_of_a_new_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(tmp_path / "new", b"x")
+    assert list(tmp_path.iterdir()) == []
