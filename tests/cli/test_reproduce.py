@@ -81,7 +81,7 @@ def test_nothing_could_be_run(run, tmp_path):
 
 
 def test_the_list_has_every_experiment_and_those_named_alone(run, monkeypatch):
-    monkeypatch.setattr("paircaps.paper.listing.pace_of", lambda recipe: Pace(1700.0, 100.0))
+    monkeypatch.setattr("paircaps.paper.plan.pace_of", lambda recipe: Pace(1700.0, 100.0))
     code, said, _ = run("reproduce", "--list")
     assert code == 0
     assert re.findall(r"^(\w+(?:-\w+)*)  ", said, flags=re.M) == list(experiments())

@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from paircaps.paper.budget import Budget
 from paircaps.paper.experiments import experiments
 from paircaps.paper.plan import Choice, all_sources, run_folder, run_recipe
+from paircaps.paper.training_length import Budget
 from paircaps.training.recipe_io import to_toml
 
 MACHINE = {"cpu": "a processor", "cores": 2, "commit": "abc1234"}

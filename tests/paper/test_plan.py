@@ -6,9 +6,10 @@ import pytest
 
 from paircaps.models import create_model
 from paircaps.paper import plan
-from paircaps.paper.budget import Budget
-from paircaps.paper.experiments import experiments
+from paircaps.paper.experiments import experiments, find_experiments
 from paircaps.paper.plan import Choice, plan_runs, run_recipe, source_here
+from paircaps.paper.time_estimate import Pace
+from paircaps.paper.training_length import Budget
 from paircaps.training.recipe_io import differences
 
 PAPER = experiments()
@@ -111,3 +112,17 @@ def test_the_pooling_twin_takes_the_options_of_its_capsules():
     recipe = run_recipe(table6, source_here(table6.studies[0]), pool, 0, Choice())
     assert recipe.model.name == "resnet-pool-small"
     create_model(recipe.model.name, 5, 1, 32, **recipe.model.options)
+
+
+@pytest.mark.usefixtures("no_data")
+def test_data_budget_and_time(monkeypatch):
+    monkeypatch.setattr(plan, "pace_of", lambda recipe: Pace(1700.0, 100.0))
+    text = plan.listed(find_experiments(["table3", "table6", "table1", "table2-small"]))
+    assert "affnist: affine-glyphs, which is here, stands in for it" in text
+    assert "the paper's budget: 40,000 steps, 3 seeds; all 4 networks here: about 6 hours" in text
+    assert "smallnorb: smallnorb is not here (paircaps data get smallnorb)" in text
+    assert "120 epochs, 3 seeds; all 8 networks here: about 12 hours" in text
+    assert "fashion-mnist: needs no images" in text
+    assert "(section 4.4)" in text
+    assert "in place of eight: accuracy in percent (not in the paper; after Table 2)" in text
+    assert "Table 2's budget: 163 epochs" in text

@@ -11,13 +11,13 @@ from paircaps.errors import RecipeError, TrainingError
 from paircaps.paper import inference_times as times
 from paircaps.paper import reproduce as room
 from paircaps.paper import time_budget as planning
-from paircaps.paper.budget import Budget, total_steps
 from paircaps.paper.experiments import find_experiments
 from paircaps.paper.plan import Choice
 from paircaps.paper.records import NOT_RUN, read_record
 from paircaps.paper.report import write_report
 from paircaps.paper.reproduce import reproduce, require_known
 from paircaps.paper.time_estimate import Pace
+from paircaps.paper.training_length import Budget, total_steps
 from paircaps.training.loop import Training, TrainingResult
 from paircaps.training.run_folder import RunFolder, locked_folder
 from paircaps.training.signals import Stopped

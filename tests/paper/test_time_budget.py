@@ -7,11 +7,11 @@ import pytest
 
 from paircaps.errors import RecipeError
 from paircaps.paper import time_budget as room
-from paircaps.paper.budget import Budget, total_steps
 from paircaps.paper.experiments import find_experiments
 from paircaps.paper.plan import Choice, plan_runs
 from paircaps.paper.time_budget import PLAN, lengths_within
 from paircaps.paper.time_estimate import Pace
+from paircaps.paper.training_length import Budget, total_steps
 from paircaps.training.recipe_io import to_toml
 from paircaps.training.run_folder import RunFolder
 

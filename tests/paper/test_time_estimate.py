@@ -1,9 +1,10 @@
-"""How long a training would take: a guess, in proportion."""
+"""What a training costs: size of its network, and time."""
 
 import pytest
 
 from paircaps.paper import time_estimate as pace
-from paircaps.paper.budget import total_steps
+from paircaps.paper.time_estimate import images_like, parameters_of
+from paircaps.paper.training_length import total_steps
 from paircaps.training.recipes import load_recipe
 
 
@@ -26,3 +27,23 @@ def test_the_many_test_images_of_affnist_are_counted(monkeypatch):
 @pytest.mark.parametrize("name", ["table3", "table5", "table6", "fig4-cifar10"])
 def test_a_step_of_every_kind_can_be_timed(name):
     assert pace.seconds_of_step(load_recipe(name)) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("table2-fashion-mnist", (903_472, 0)),
+        ("table2-cifar10", (903_760, 0)),
+        ("table3", (195_376, 186_145)),
+        ("table5", (292_592, 163_041)),
+        ("table6", (196_720, 0)),
+        ("fig4-cifar10", (1_002_816, 0)),
+    ],
+)
+def test_the_paper_s_numbers_of_parameters(name, sizes):
+    assert parameters_of(load_recipe(name)) == sizes
+
+
+def test_noise_has_the_shape_of_the_images():
+    assert images_like(load_recipe("table6"), 3).shape == (1, 32, 32), "the crop"
+    assert images_like(load_recipe("table5"), 3).batch([0]).extras["originals"].shape == (1, 2, 1, 36, 36)

@@ -9,12 +9,11 @@ from typing import Any
 
 from paircaps.cli.arguments import path, positive_number, whole_number
 from paircaps.errors import RecipeError
-from paircaps.paper.budget import Budget
 from paircaps.paper.experiments import ALL, experiments, find_experiments
-from paircaps.paper.listing import listed
-from paircaps.paper.plan import RUNS, Choice
+from paircaps.paper.plan import RUNS, Choice, listed
 from paircaps.paper.report import write_report
 from paircaps.paper.reproduce import ReproduceSummary, reproduce, require_known
+from paircaps.paper.training_length import Budget
 from paircaps.training.recipe_io import RecipeTree, merge, parse_setting
 
 _ABOUT = """

@@ -17,10 +17,10 @@ from paircaps.bench.timing import interleaved, repeats_within
 from paircaps.data.metadata import METADATA
 from paircaps.errors import RecipeError, TrainingError
 from paircaps.models import create_model
-from paircaps.paper.budget import Budget
 from paircaps.paper.experiments import Experiment, Variant, experiments
 from paircaps.paper.plan import Choice, StudyData, run_recipe, study_folder, wanted_sources, wanted_variants
 from paircaps.paper.records import read_times
+from paircaps.paper.training_length import Budget
 from paircaps.training.recipe import Model, options_of
 from paircaps.training.recipe_io import changed_values
 from paircaps.training.run_folder import RunFolder

@@ -10,7 +10,6 @@ from pathlib import Path
 from paircaps._utils.files import write_whole
 from paircaps._utils.words import counted
 from paircaps.errors import FolderBusyError, PaircapsError, RecipeError, TrainingError
-from paircaps.paper.budget import total_steps
 from paircaps.paper.experiments import Experiment
 from paircaps.paper.inference_times import measure_times
 from paircaps.paper.plan import (
@@ -27,6 +26,7 @@ from paircaps.paper.plan import (
 from paircaps.paper.records import NOT_RUN, seed_folders
 from paircaps.paper.run_status import begun_recipe, draws_pictures, examine, set_aside
 from paircaps.paper.time_budget import lengths_within
+from paircaps.paper.training_length import total_steps
 from paircaps.training.loop import train
 from paircaps.training.recipe_io import differences
 from paircaps.training.run_folder import locked_folder

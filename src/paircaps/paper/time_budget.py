@@ -12,11 +12,11 @@ from filelock import FileLock
 from paircaps._utils.files import write_whole
 from paircaps._utils.words import counted
 from paircaps.errors import RecipeError
-from paircaps.paper.budget import Budget, total_steps
 from paircaps.paper.experiments import Experiment
 from paircaps.paper.plan import RUNS, Choice, PlannedRun, plan_runs
 from paircaps.paper.run_status import begun_recipe
 from paircaps.paper.time_estimate import Pace, pace_of
+from paircaps.paper.training_length import Budget, total_steps
 
 PLAN = "lengths.json"
 """What commands with ``--hours`` have planned, beside the folders of their trainings."""

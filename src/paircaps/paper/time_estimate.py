@@ -1,17 +1,23 @@
-"""How long a training would take on this machine: a few steps on noise, and arithmetic."""
+"""What a training costs: parameters of its network, and time on this machine, from a few steps on noise."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
 
 from paircaps.bench.train_step import train_step
+from paircaps.data.dataset import StoredDataset
 from paircaps.data.loader import Loader
 from paircaps.data.metadata import METADATA
-from paircaps.paper.budget import steps_per_epoch, total_steps
-from paircaps.paper.shapes import images_like
-from paircaps.training.assemble import build_objective, choose_device
+from paircaps.data.synthetic.noise import noise_like
+from paircaps.models import count_parameters
+from paircaps.network import Network
+from paircaps.paper.training_length import steps_per_epoch, total_steps
+from paircaps.training.assemble import build_objective, choose_device, network_spec
 from paircaps.training.datasets import Datasets, tested_name
 from paircaps.training.recipe import Recipe
 
@@ -69,3 +75,17 @@ def _timed(step: Callable[[], None]) -> float:
     began = time.perf_counter()
     step()
     return time.perf_counter() - began
+
+
+def images_like(recipe: Recipe, count: int) -> StoredDataset:
+    """Noise as the images of a recipe in shape and labels."""
+    side = recipe.augment.crop_size or cast("int | None", recipe.data.options.get("image_size"))
+    return noise_like(METADATA[recipe.data.name], count, side)
+
+
+def parameters_of(recipe: Recipe) -> tuple[int, int]:
+    """Trainable parameters of a recipe's network, and of its decoder."""
+    spec = network_spec(recipe, images_like(recipe, 1))
+    with torch.device("meta"):  # shapes only
+        network = Network(spec)
+    return count_parameters(network.model), 0 if network.decoder is None else count_parameters(network.decoder)

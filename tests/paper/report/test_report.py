@@ -8,7 +8,6 @@ from paper.results import MACHINE, finished, variant_of
 
 from paircaps._utils.figures import new_figure
 from paircaps.errors import PaircapsError
-from paircaps.paper.budget import Budget
 from paircaps.paper.experiments import Quoted, experiments
 from paircaps.paper.plan import Choice
 from paircaps.paper.records import Summary, read_cell
@@ -20,6 +19,7 @@ from paircaps.paper.report.page import as_html, as_markdown
 from paircaps.paper.report.ranking import order_sentences
 from paircaps.paper.report.sections import section_of
 from paircaps.paper.report.significance import critical
+from paircaps.paper.training_length import Budget
 
 PAPER = experiments()
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paircaps.paper.budget import Budget, epochs_of, share_of, total_steps
 from paircaps.paper.experiments import Quoted
 from paircaps.paper.plan import Choice, all_sources, paper_recipe, run_recipe
 from paircaps.paper.records import Cell, Record, Summary, summarise
 from paircaps.paper.report.document import Entry, nothing
+from paircaps.paper.training_length import Budget, epochs_of, share_of, total_steps
 from paircaps.training.recipe import Recipe
 from paircaps.training.recipe_io import changed_values
 

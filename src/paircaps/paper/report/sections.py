@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from paircaps._utils.machine import machine_line
-from paircaps.paper.budget import share_of, total_steps, training_images
 from paircaps.paper.experiments import Experiment, Variant
 from paircaps.paper.plan import paper_recipe
 from paircaps.paper.records import Cell, read_cell
@@ -17,7 +16,8 @@ from paircaps.paper.report.ranking import order_sentences
 from paircaps.paper.report.sheets import sheet_of
 from paircaps.paper.report.times_table import section_of_times
 from paircaps.paper.run_status import PICTURED_VARIANT
-from paircaps.paper.shapes import parameters_of
+from paircaps.paper.time_estimate import parameters_of
+from paircaps.paper.training_length import share_of, total_steps, training_images
 
 Cells = Mapping[tuple[str, str], Cell]
 """By the paper's data and the name of a variant."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from paircaps.paper.budget import (
+from paircaps.paper.training_length import (
     Budget,
     epochs_of,
     images_shown,
