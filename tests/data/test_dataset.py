@@ -217,3 +217,18 @@ def test_datasets_that_cannot_be_wrapped_are_named(items, message):
         wrap_dataset(Pairs(*items), classes="cat")
     with pytest.raises(TypeError, match="needs a length, generator has none"):
         wrap_dataset(item for item in items)
+
+
+def test_targets_are_the_labels_of_a_batch_or_pairs_of_them():
+    one, two = (load_dataset(name, length=6, image_size=36) for name in ("glyphs", "multi-glyphs"))
+    assert (one.labels_per_image, two.labels_per_image, two.subset([1]).labels_per_image) == (1, 2, 2)
+    assert torch.equal(one.batch([0, 5]).targets, one.labels[[0, 5]])
+    batch = two.batch([0, 5])
+    assert batch.targets.T.tolist() == [batch.labels.tolist(), batch.second_label.tolist()]
+
+
+def test_a_reconstruction_should_look_like_the_image_or_like_each_digit_alone():
+    one, two = (load_dataset(name, length=6, image_size=36).batch([0, 5]) for name in ("glyphs", "multi-glyphs"))
+    assert one.reconstruction_target is one.images
+    assert torch.equal(two.reconstruction_target, two.originals)
+    assert two.reconstruction_target.shape == (2, 2, 1, 36, 36)

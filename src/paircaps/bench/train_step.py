@@ -10,7 +10,6 @@ from torch import Tensor
 from paircaps.data import Batch
 from paircaps.losses import Objective
 from paircaps.training.assemble import memory_format
-from paircaps.training.datasets import targets
 from paircaps.training.optimiser import create_optimiser
 from paircaps.training.recipe import Recipe
 
@@ -49,6 +48,6 @@ def train_step(recipe: Recipe, objective: Objective, batch: Batch) -> TrainStep:
     layout = memory_format(recipe, objective)
     objective.to(memory_format=layout).train()  # pyright: ignore[reportCallIssue]
     batch = batch.to(next(objective.parameters()).device)
-    labels, originals = targets(batch)
     images = batch.images.contiguous(memory_format=layout)
-    return TrainStep(objective, create_optimiser(recipe.optimiser, objective), images, labels, originals)
+    optimiser = create_optimiser(recipe.optimiser, objective)
+    return TrainStep(objective, optimiser, images, batch.targets, batch.reconstruction_target)

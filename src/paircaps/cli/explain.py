@@ -29,7 +29,6 @@ from paircaps.explain.trace import has_capsules
 from paircaps.model_files import load
 from paircaps.network import Network
 from paircaps.predict import find_pictures, read_picture
-from paircaps.training.datasets import targets
 from paircaps.training.run_data import require_shape
 
 VIEWS = ("reconstruct", "perturb", "agreement", "tree")
@@ -132,7 +131,7 @@ def _pictures(network: Network, options: argparse.Namespace, label: int | None) 
     require_shape(network, dataset)
     chosen = some_of_each(dataset, options.count)
     batch = dataset.batch(chosen)
-    labels, _ = targets(batch)
+    labels = batch.targets
     shown = [" + ".join(dataset.classes[of] for of in every) for every in labels.reshape(len(chosen), -1).tolist()]
     names = [f"{text}, no. {number}" for text, number in zip(shown, chosen, strict=True)]
     return Pictures(names, batch.images, label), 0

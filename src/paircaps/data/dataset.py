@@ -22,6 +22,7 @@ from paircaps._utils.checks import require_positive
 from paircaps.data.errors import DataError
 from paircaps.data.randomness import permutation
 
+_SECOND_LABEL, _ORIGINALS = "second_label", "originals"  # names of extras, where two digits lie over each other
 _CHUNK_PIXELS = 1 << 22  # drawn at a time where all images are wanted
 _KEPT_MOST = 1 << 30  # bytes
 
@@ -53,6 +54,18 @@ class Batch:
         if name not in extras:
             raise _unknown(self, name, extras)
         return extras[name]
+
+    @property
+    def targets(self) -> Tensor:
+        """Labels to learn: (B,), or (B, D) where an image shows D classes."""
+        if _SECOND_LABEL not in self.extras:
+            return self.labels
+        return torch.stack([self.labels, self.extras[_SECOND_LABEL]], -1)
+
+    @property
+    def reconstruction_target(self) -> Tensor:
+        """Images that a decoder should draw: those of the batch, (B, C, H, W), or each digit alone, (B, D, C, H, W)."""
+        return self.extras.get(_ORIGINALS, self.images)
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on a device."""
@@ -109,6 +122,11 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
     def classes(self) -> tuple[str, ...]:
         """Names of the classes, in order of their labels."""
         return self.info.classes
+
+    @property
+    def labels_per_image(self) -> int:
+        """Classes that an image shows: 1, or 2 where two digits lie over each other."""
+        return 2 if _SECOND_LABEL in self._extra_names else 1
 
     @property
     def images(self) -> Tensor:

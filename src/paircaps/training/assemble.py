@@ -12,7 +12,7 @@ from paircaps.data import ImageDataset, Loader
 from paircaps.errors import RecipeError
 from paircaps.losses import Objective
 from paircaps.network import Network, NetworkSpec, Preparation
-from paircaps.training.datasets import Datasets, augmentation, labels_per_image
+from paircaps.training.datasets import Datasets, augmentation
 from paircaps.training.distributed import Processes
 from paircaps.training.recipe import Recipe, Run, options_of
 
@@ -75,7 +75,7 @@ def network_spec(recipe: Recipe, dataset: ImageDataset) -> NetworkSpec:
         preparation = Preparation((height, width), crop, recipe.data.standardise)
     except ValueError as error:
         raise RecipeError(f"augment.crop_size: {error}") from None
-    labels = labels_per_image(dataset)
+    labels = dataset.labels_per_image
     return NetworkSpec(recipe.model.name, arguments, dataset.classes, preparation, recipe.loss.decoder, labels)
 
 

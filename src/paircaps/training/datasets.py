@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from paircaps.data import (
     AffineWarp,
     Augmentation,
-    Batch,
     Brightness,
     Compose,
     Contrast,
@@ -25,8 +23,6 @@ from paircaps.data import (
 from paircaps.data.randomness import permutation
 from paircaps.errors import RecipeError
 from paircaps.training.recipe import Augment, Data, options_of
-
-_SECOND_LABEL, _ORIGINALS = "second_label", "originals"
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,7 @@ def _require_alike(train: ImageDataset, test: ImageDataset) -> None:
     for what, one, other in (
         ("classes", ", ".join(train.classes), ", ".join(test.classes)),
         ("images of", "×".join(map(str, train.shape)), "×".join(map(str, test.shape))),
-        ("labels an image:", labels_per_image(train), labels_per_image(test)),
+        ("labels an image:", train.labels_per_image, test.labels_per_image),
     ):
         if one != other:
             raise RecipeError(
@@ -136,16 +132,3 @@ def augmentation(settings: Augment) -> Augmentation | None:
     if settings.contrast != (1.0, 1.0):
         steps.append(Contrast(*settings.contrast))
     return Compose(*steps) if steps else None
-
-
-def labels_per_image(dataset: ImageDataset) -> int:
-    """One, or two where two digits lie over each other."""
-    return 2 if _SECOND_LABEL in dataset.facts(torch.arange(1)) else 1
-
-
-def targets(batch: Batch) -> tuple[Tensor, Tensor]:
-    """Labels (B,) or (B, D) of a batch, and what its drawings should look like, (B, [D,] C, H, W)."""
-    labels = batch.labels
-    if _SECOND_LABEL in batch.extras:
-        labels = torch.stack([labels, batch.extras[_SECOND_LABEL]], -1)
-    return labels, batch.extras.get(_ORIGINALS, batch.images)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import torch
 from torch import Tensor
@@ -11,7 +11,6 @@ from torch import Tensor
 from paircaps.data import ImageDataset, Loader
 from paircaps.functional import reconstruction_loss
 from paircaps.losses import Objective, is_right
-from paircaps.training.datasets import targets
 from paircaps.training.distributed import Processes
 
 BINS = 15
@@ -120,13 +119,12 @@ def _batches(
     processes: Processes,
     memory_format: torch.memory_format,
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Images as the network sees them, their labels and what their reconstructions should look like."""
     size = -(-batch_size // processes.world_size) * processes.world_size
     loader = Loader(dataset, size, shuffle=False, rank=processes.rank, world_size=processes.world_size)
     for batch in loader.epoch(0):
-        labels, originals = targets(batch)
-        images = objective.network.prepare(batch.images)
-        originals = images if originals is batch.images else originals
-        yield images.contiguous(memory_format=memory_format), labels, originals
+        batch = replace(batch, images=objective.network.prepare(batch.images))
+        yield batch.images.contiguous(memory_format=memory_format), batch.targets, batch.reconstruction_target
 
 
 def _count(tally: _Tally, activation: Tensor, labels: Tensor, loss: float, error: float, loss_name: str) -> None:

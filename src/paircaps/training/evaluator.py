@@ -10,7 +10,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from paircaps.data import ImageDataset, Loader
 from paircaps.losses import Objective
-from paircaps.training.datasets import targets
 from paircaps.training.distributed import Processes, synchronise_norms
 from paircaps.training.evaluation import Evaluation, evaluate
 from paircaps.training.recipe import Evaluate
@@ -59,8 +58,8 @@ class Evaluator:
         self.objective.train()
         for _, batch in zip(range(self.settings.settle if norms else 0), self.loader.epoch(0), strict=False):
             self.between()
-            labels, originals = targets(batch)
-            self.objective(batch.images.contiguous(memory_format=self.memory_format), labels, originals)
+            images = batch.images.contiguous(memory_format=self.memory_format)
+            self.objective(images, batch.targets, batch.reconstruction_target)
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
 

@@ -9,7 +9,7 @@ from paircaps.data import ImageDataset
 from paircaps.data.named import load_named
 from paircaps.errors import PaircapsError
 from paircaps.network import Network
-from paircaps.training.datasets import labels_per_image, tested_name, tested_options
+from paircaps.training.datasets import tested_name, tested_options
 from paircaps.training.recipe import options_of
 from paircaps.training.run_folder import RunFolder
 
@@ -62,9 +62,9 @@ def require_classes(network: Network, dataset: ImageDataset) -> None:
 def require_fitting(network: Network, dataset: ImageDataset) -> None:
     """Refuse a dataset that the network cannot be tested on."""
     require_shape(network, dataset)
-    if labels_per_image(dataset) != network.spec.labels_per_image:
+    if dataset.labels_per_image != network.spec.labels_per_image:
         raise PaircapsError(
-            f"{dataset!r}: its images have {labels_per_image(dataset)} labels each, the network was trained for "
+            f"{dataset!r}: its images have {dataset.labels_per_image} labels each, the network was trained for "
             f"{network.spec.labels_per_image}"
         )
     require_classes(network, dataset)

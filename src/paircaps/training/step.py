@@ -13,7 +13,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from paircaps.data import Batch
 from paircaps.losses import Objective
-from paircaps.training.datasets import targets
 from paircaps.training.distributed import Processes
 from paircaps.training.recipe import Recipe
 from paircaps.training.state import State, Sums
@@ -93,9 +92,9 @@ class Stepper:
 
     def forward_backward(self, batch: Batch, images: int) -> tuple[float, float, float]:
         """The sums of loss, of its drawing part, and of images that are right, over this process's share."""
-        labels, originals = targets(batch)
         count = self.recipe.train.accumulate
-        parts = list(zip(*(t.tensor_split(count) for t in (batch.images, labels, originals)), strict=True))
+        tensors = batch.images, batch.targets, batch.reconstruction_target
+        parts = list(zip(*(tensor.tensor_split(count) for tensor in tensors), strict=True))
         if self.processes.world_size == 1:
             parts = [part for part in parts if len(part[0])]
         # gradients are averaged over processes, and each has but its share of the sum

@@ -18,7 +18,7 @@ from paircaps.model_files import load
 from paircaps.network import Network, most_active
 from paircaps.paper.records import Cell
 from paircaps.paper.report.document import Picture
-from paircaps.training.datasets import open_dataset, targets, tested_name, tested_options
+from paircaps.training.datasets import open_dataset, tested_name, tested_options
 from paircaps.training.recipe import Data, Recipe
 
 LOOKED_AT = 500
@@ -101,7 +101,7 @@ def draw_apart(network: Network, recipe: Recipe) -> bytes:
     settings = recipe.data
     dataset = _test_images(settings, tested_name(settings), tested_options(settings))
     batch = dataset.batch(range(min(LOOKED_AT, len(dataset))))
-    labels, _ = targets(batch)
+    labels = batch.targets
     with torch.no_grad(), network.evaluating():
         guesses = most_active(network(batch.images).activation, 2)
     columns, right = chosen_columns(labels, guesses, len(network.classes))
