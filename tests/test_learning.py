@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from paircaps import create_model
-from paircaps.bench.segments import accuracy, segment_digits, settle, train
+from paircaps.bench.toy_task import measure_accuracy, segment_digits, train, update_batch_norm
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +21,8 @@ def learn(digits, routing, depth, loss):
         "resnet-caps-small", image_size=20, routing=routing, widths=(8, 16, 32), hidden_capsules=hidden
     )
     losses = train(model, images, labels, steps=150, loss=loss, lr=3e-3, batch=64)
-    settle(model, images)
-    return sum(losses[-10:]) / 10, accuracy(model, test_images, test_labels)
+    update_batch_norm(model, images)
+    return sum(losses[-10:]) / 10, measure_accuracy(model, test_images, test_labels)
 
 
 @pytest.mark.parametrize(("depth", "at_most", "at_least"), [(1, 0.1, 0.95), (3, 0.2, 0.9), (6, 1.0, 0.65)])

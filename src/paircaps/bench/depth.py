@@ -1,63 +1,153 @@
-"""How many capsule layers can be stacked before a routing stops learning?
+"""Number of capsule layers that each routing learns through.
 
-    python benchmarks/depth.py --mnist DIR --out results/bench/depth.md
-
-Trains resnet-caps-small (1,1,1 blocks) with one to six capsule layers for 90 steps of 64 digits, and prints a
-Markdown table: the mean loss of the last ten steps, and the accuracy on unseen digits after batch norm has settled.
-The better of two learning rates is the one whose loss is lower. DIR holds MNIST's four idx files, gzipped, of which
-the first 10,000 digits are trained on and the first 1,000 test digits tested; without it, the seven-segment digits of
-segments.py beside this file are used.
+resnet-caps-small (1,1,1 blocks) is trained with one to six capsule layers for 90 steps of 64 digits. Shown are the mean
+loss of the last ten steps and the accuracy on unseen digits, after the statistics of batch norm have been taken anew.
+Of two learning rates the one with the lower loss counts. With MNIST, training uses the first 10,000 training digits and
+testing the first 1,000 test digits; without it, seven-segment digits (:mod:`paircaps.bench.toy_task`) are used.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-sys.path.insert(0, str(Path(__file__).parent))
-import paircaps
-from paircaps._utils.machine import machine_line
-from paircaps.bench.segments import accuracy, segment_digits, settle, train
-from paircaps.cli.arguments import whole_number
+from paircaps._utils.machine import describe_machine, machine_line
+from paircaps.bench.timing import Say, silent
+from paircaps.bench.toy_task import measure_accuracy, segment_digits, train, update_batch_norm
 from paircaps.data import load_dataset
+from paircaps.errors import RecipeError
+from paircaps.models import create_model
 from paircaps.votes import MatrixVotes
 
 # cross entropy on an activation below one cannot fall under 1.46, so dynamic and EM get the loss made for them
 CASES = [("fm", "cross entropy"), ("fm", "margin"), ("dynamic", "margin"), ("em", "margin")]
+ROUTINGS = tuple(dict.fromkeys(routing for routing, _ in CASES))
 LEARNING_RATES = (1e-3, 3e-3)
+BATCH = 64
+TRAINED, TESTED = 10_000, 1000
+"""Digits that are trained on, and digits that are tested."""
 
 Digits = tuple[Tensor, Tensor]
 
 
-def mnist(folder: Path, split: str, count: int) -> Digits:
-    """The first digits of a split, (N, 1, 28, 28) in 0..1, and their classes."""
-    digits = load_dataset("mnist", split, folder, download=False)
-    return digits.images[:count].float() / 255, digits.labels[:count]
+@dataclass(frozen=True)
+class DepthSettings:
+    """Settings of the benchmark.
+
+    Args:
+        steps: steps of Adam in every training.
+        seeds: trainings of every case, with the seeds 0 to seeds − 1.
+        hidden: capsules of each layer but the last.
+        routings: names of routings, among those of CASES.
+        depths: numbers of capsule layers.
+        pair_start: whether each pair's vote matrix starts by its own fans, which is larger than the library's start.
+        beta_u: start of EM's β_u; None for the library's.
+    """
+
+    steps: int = 90
+    seeds: int = 3
+    hidden: int = 32
+    routings: Sequence[str] = ROUTINGS
+    depths: Sequence[int] = (1, 2, 3, 6)
+    pair_start: bool = False
+    beta_u: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse routings that have no case, and a β_u that is not finite."""
+        unknown = [name for name in self.routings if name not in ROUTINGS]
+        if unknown:
+            raise RecipeError(f"no routing of this benchmark: {', '.join(unknown)}; there are {', '.join(ROUTINGS)}")
+        if self.beta_u is not None and not math.isfinite(self.beta_u):
+            raise RecipeError(f"beta_u must be finite, got {self.beta_u}")
 
 
-def learn(
-    routing: str, loss: str, depth: int, lr: float, seed: int, digits: Digits, unseen: Digits, args: argparse.Namespace
+def bench_depth(settings: DepthSettings | None = None, mnist: Path | None = None, say: Say = silent) -> dict[str, Any]:
+    """Train every case at every depth.
+
+    Args:
+        settings: what is trained and for how long.
+        mnist: folder of MNIST's idx files; None for seven-segment digits.
+        say: called with each progress line.
+    """
+    settings = settings or DepthSettings()
+    machine = describe_machine()  # before the run, during which the checkout may change
+    digits, unseen = _load_digits(mnist)
+    cases = [(*case, depth) for case in CASES if case[0] in settings.routings for depth in settings.depths]
+    return {
+        **asdict(settings),
+        "mnist": mnist is not None,
+        "rows": [_row(routing, loss, depth, digits, unseen, settings, say) for routing, loss, depth in cases],
+        "machine": machine,
+    }
+
+
+def _load_digits(mnist: Path | None) -> tuple[Digits, Digits]:
+    """Digits to train on and unseen ones, each (N, 1, 28, 28) in 0..1 with their classes (N,)."""
+    if mnist is None:
+        generator = torch.Generator().manual_seed(0)
+        return segment_digits(TRAINED, generator), segment_digits(TESTED, generator)
+    # load_dataset would look elsewhere too, and the folder is meant
+    if not (mnist / "train-images-idx3-ubyte.gz").is_file():
+        raise RecipeError(f"{mnist}: no train-images-idx3-ubyte.gz in this folder")
+    return _mnist_digits(mnist, "train", TRAINED), _mnist_digits(mnist, "test", TESTED)
+
+
+def _mnist_digits(folder: Path, split: str, count: int) -> Digits:
+    dataset = load_dataset("mnist", split, folder, download=False)
+    return dataset.images[:count].float() / 255, dataset.labels[:count]
+
+
+def _row(
+    routing: str, loss: str, depth: int, digits: Digits, unseen: Digits, settings: DepthSettings, say: Say
+) -> dict[str, Any]:
+    """Losses and accuracies of one case over all seeds, at the better learning rate."""
+    say(f"{routing} with {loss} loss through {depth} capsule layers")
+    runs = {
+        lr: [_learn(routing, loss, depth, lr, seed, digits, unseen, settings) for seed in range(settings.seeds)]
+        for lr in LEARNING_RATES
+    }
+    best = min(runs, key=lambda lr: sum(final for final, _ in runs[lr]))
+    losses, accuracies = zip(*runs[best], strict=True)
+    return {
+        "routing": routing,
+        "loss": loss,
+        "depth": depth,
+        "losses": list(losses),
+        "accuracies": list(accuracies),
+        "learning_rate": best,
+    }
+
+
+def _learn(
+    routing: str,
+    loss: str,
+    depth: int,
+    lr: float,
+    seed: int,
+    digits: Digits,
+    unseen: Digits,
+    settings: DepthSettings,
 ) -> tuple[float, float]:
-    """Loss of the last ten steps, and accuracy on unseen digits."""
+    """Train one network: the mean loss of its last ten steps, and its accuracy on unseen digits."""
     torch.manual_seed(seed)
-    hidden = (args.hidden,) * (depth - 1)
-    options = {"beta_u": args.beta_u} if routing == "em" and args.beta_u is not None else None
-    model = paircaps.create_model("resnet-caps-small", routing=routing, hidden_capsules=hidden, routing_options=options)
-    if args.pair_start:
-        start_from_pairs(model)
-    losses = train(model, *digits, steps=args.steps, loss=loss, lr=lr, batch=64, seed=seed)
-    settle(model, digits[0][:2000])
-    last = losses[-10:]
-    return sum(last) / len(last), accuracy(model, *unseen)
+    hidden = (settings.hidden,) * (depth - 1)
+    options = {"beta_u": settings.beta_u} if routing == "em" and settings.beta_u is not None else None
+    model = create_model("resnet-caps-small", routing=routing, hidden_capsules=hidden, routing_options=options)
+    if settings.pair_start:
+        _start_from_pairs(model)
+    losses = train(model, *digits, steps=settings.steps, loss=loss, lr=lr, batch=BATCH, seed=seed)
+    update_batch_norm(model, digits[0][:2000])
+    return fmean(losses[-10:]), measure_accuracy(model, *unseen)
 
 
-def start_from_pairs(model: torch.nn.Module) -> None:
+def _start_from_pairs(model: torch.nn.Module) -> None:
     """Draw vote weights anew, each pair's matrix by Glorot's rule for itself: far larger than the library's start."""
     for module in model.modules():
         if isinstance(module, MatrixVotes):
@@ -65,76 +155,39 @@ def start_from_pairs(model: torch.nn.Module) -> None:
             torch.nn.init.normal_(module.weight, std=(2 / (fan_in + fan_out)) ** 0.5)
 
 
-def table(args: argparse.Namespace) -> str:
-    """Every case at every depth: the better learning rate, the mean and the range over seeds."""
-    if args.mnist:
-        digits, unseen = mnist(args.mnist, "train", 10_000), mnist(args.mnist, "test", 1000)
-    else:
-        generator = torch.Generator().manual_seed(0)
-        digits, unseen = segment_digits(10_000, generator), segment_digits(1000, generator)
-    rows = [
+def as_markdown(result: dict[str, Any]) -> str:
+    """Format the result as a table."""
+    data = "MNIST digits" if result["mnist"] else "seven-segment digits"
+    lines = [
+        "# Depth of capsule layers",
+        "",
+        f"`{_command(result)}`",
+        "",
+        f"{result['steps']} steps of {BATCH} {data}, {result['hidden']} capsules in each hidden layer, mean (range) "
+        f"over {result['seeds']} seeds, Adam at the better of {' and '.join(f'{lr:g}' for lr in LEARNING_RATES)}. "
+        f"{machine_line(result['machine'])}.",
+        "",
         "| routing | loss | layers | loss of the last ten steps | accuracy, % | learning rate |",
         "|---|---|---|---|---|---|",
     ]
-    cases = [(*case, depth) for case in CASES if case[0] in args.routings for depth in args.depths]
-    for routing, loss, depth in cases:
-        runs = {
-            lr: [learn(routing, loss, depth, lr, seed, digits, unseen, args) for seed in range(args.seeds)]
-            for lr in LEARNING_RATES
-        }
-        best = min(runs, key=lambda lr: sum(final for final, _ in runs[lr]))
-        finals, rights = zip(*runs[best], strict=True)
-        percent = [100 * right for right in rights]
-        rows.append(
-            f"| {routing} | {loss} | {depth} | {np.mean(finals):.3f} ({min(finals):.3f}–{max(finals):.3f}) "
-            f"| {np.mean(percent):.1f} ({min(percent):.1f}–{max(percent):.1f}) | {best:g} |"
+    for row in result["rows"]:
+        percent = [100 * accuracy for accuracy in row["accuracies"]]
+        lines.append(
+            f"| {row['routing']} | {row['loss']} | {row['depth']} | {_mean_and_range(row['losses'], 3)} "
+            f"| {_mean_and_range(percent, 1)} | {row['learning_rate']:g} |"
         )
-        print(rows[-1], file=sys.stderr, flush=True)
-    return "\n".join(rows)
+    return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mnist", type=Path, metavar="DIR", help="folder of MNIST's idx files")
-    parser.add_argument("--steps", type=whole_number(1), default=90, help="of Adam, 90 unless told")
-    parser.add_argument("--seeds", type=whole_number(1), default=3, help="seeds 0 to N − 1")
-    parser.add_argument("--hidden", type=whole_number(1), default=32, help="capsules of each layer but the last")
-    parser.add_argument(
-        "--routings",
-        nargs="+",
-        default=paircaps.list_routings(),
-        choices=paircaps.list_routings(),
-        help="all unless told",
-    )
-    parser.add_argument(
-        "--depths", nargs="+", type=whole_number(1), default=[1, 2, 3, 6], help="numbers of capsule layers"
-    )
-    parser.add_argument("--pair-start", action="store_true", help="start each pair's vote matrix by its own fans")
-    parser.add_argument("--beta-u", type=float, help="start of EM's β_u, in place of the library's")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the table here as well")
-    args = parser.parse_args()
-    if args.mnist and not (args.mnist / "train-images-idx3-ubyte.gz").is_file():
-        parser.error(f"no train-images-idx3-ubyte.gz in {args.mnist}")
-    if args.beta_u is not None and not math.isfinite(args.beta_u):
-        parser.error(f"--beta-u must be finite, got {args.beta_u}")
-    if args.out:
-        try:  # before the run, not after it
-            args.out.parent.mkdir(parents=True, exist_ok=True)
-            args.out.open("a").close()
-        except OSError as error:
-            parser.error(f"cannot write {args.out}: {error.strerror}")
-    where = machine_line()  # before the run, in which the checkout may change
-    data = "MNIST digits" if args.mnist else "seven-segment digits"
-    text = (
-        f"{args.steps} steps of 64 {data}, {args.hidden} capsules in each hidden layer, mean (range) over "
-        f"{args.seeds} seeds, Adam at the better of {' and '.join(f'{lr:g}' for lr in LEARNING_RATES)}.\n\n"
-        f"{table(args)}\n\n{where}\n"
-    )
-    print(text)
-    if args.out:
-        args.out.write_text(text)
+def _command(result: dict[str, Any]) -> str:
+    """The command that measures the same again."""
+    words = ["paircaps bench depth", *(["--mnist DIR"] if result["mnist"] else [])]
+    words += [f"--{name} {result[name]}" for name in ("steps", "seeds", "hidden")]
+    words += [f"--{name} {' '.join(map(str, result[name]))}" for name in ("routings", "depths")]
+    words += ["--pair-start"] if result["pair_start"] else []
+    words += [] if result["beta_u"] is None else [f"--beta-u {result['beta_u']:g}"]
+    return " ".join(words)
 
 
-if __name__ == "__main__":
-    main()
+def _mean_and_range(values: Sequence[float], digits: int) -> str:
+    return f"{fmean(values):.{digits}f} ({min(values):.{digits}f}–{max(values):.{digits}f})"

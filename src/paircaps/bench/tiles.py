@@ -1,71 +1,111 @@
-"""How large should a tile be, and from what size on does streaming pay? Behind the constants of paircaps.votes.
+"""Tile size of streaming votes, and the size from which streaming is faster than holding all votes.
 
-python benchmarks/tiles.py > results/bench/tiles.md
+The constants of :mod:`paircaps.votes.layout` were chosen by these measurements.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
-from paircaps._utils.machine import machine_line
+from paircaps._utils.machine import describe_machine, machine_line
 from paircaps.bench.memory import as_size
 from paircaps.bench.shapes import FULL, LayerShape, inference, training
-from paircaps.bench.timing import interleaved, ratio
+from paircaps.bench.timing import Say, interleaved, ratio, silent
 
 BATCH = 128
-REPEATS = 15
 TILES = (4, 8, 16, 32, 48, 64, 128)
+"""Children in a tile."""
+
 BATCHES = (4, 8, 16, 32, 64, 128)
 SHAPES = (FULL, replace(FULL, in_capsules=512), LayerShape(64, 32, 16, 16, "matrix", "pose"))
 
+Runs = dict[str, Callable[[], object]]
 
-def time_tiles() -> list[str]:
-    """Milliseconds of CapsNet's layer by the number of children in a tile."""
+
+def bench_tiles(repeats: int = 15, say: Say = silent) -> dict[str, Any]:
+    """Time FM agreement by the size of a tile, and streaming against plain votes by the size of a batch.
+
+    Args:
+        repeats: timed runs of every case.
+        say: called with each progress line.
+    """
+    return {
+        "repeats": repeats,
+        "layer": str(FULL),
+        "batch": BATCH,
+        "tiles": _time_tiles(repeats, say),
+        "batches": [_time_batch(shape, batch, repeats, say) for shape in SHAPES for batch in BATCHES],
+        "machine": describe_machine(),
+    }
+
+
+def _time_tiles(repeats: int, say: Say) -> list[dict[str, Any]]:
+    """Milliseconds of CapsNet's layer for every number of children in a tile."""
+    say(f"tiles of {FULL}")
     u = FULL.children(BATCH)
-    runs = {}
+    runs: Runs = {}
     for tile in TILES:
         layer = FULL.layer("fm", True)
         layer.tile = tile
         runs[f"{tile} forward"], runs[f"{tile} training"] = inference(layer, u), training(layer, u)
-    timings = interleaved(runs, REPEATS)
-    lines = ["| children in a tile | its votes | forward, ms | forward and backward, ms |", "|---|---|---|---|"]
-    for tile in TILES:
-        cells = [f"{1e3 * timings[f'{tile} {kind}'].median:.1f}" for kind in ("forward", "training")]
+    timings = interleaved(runs, repeats)
+    return [
+        {
+            "tile": tile,
+            "votes_bytes": FULL.votes_bytes(BATCH) * tile // FULL.in_capsules,
+            "forward": timings[f"{tile} forward"].in_milliseconds(),
+            "training": timings[f"{tile} training"].in_milliseconds(),
+        }
+        for tile in TILES
+    ]
+
+
+def _time_batch(shape: LayerShape, batch: int, repeats: int, say: Say) -> dict[str, Any]:
+    """Time of streaming votes over that of plain votes, of one layer and batch."""
+    say(f"{batch} images through {shape}")
+    u = shape.children(batch)
+    runs: Runs = {}
+    for name, streaming in (("streaming", True), ("plain", False)):
+        layer = shape.layer("fm", streaming)
+        runs[f"{name} forward"], runs[f"{name} training"] = inference(layer, u), training(layer, u)
+    timings = interleaved(runs, repeats)
+    ratios = {
+        kind: ratio(timings[f"streaming {kind}"], timings[f"plain {kind}"]).median for kind in ("forward", "training")
+    }
+    return {"layer": str(shape), "batch": batch, "votes_bytes": shape.votes_bytes(batch), **ratios}
+
+
+def as_markdown(result: dict[str, Any]) -> str:
+    """Format the result as two tables."""
+    lines = [
+        "# The size of a tile",
+        "",
+        f"`paircaps bench tiles --repeats {result['repeats']}`",
+        "",
+        f"Medians of {result['repeats']} repeats taken in turn. {machine_line(result['machine'])}.",
+        "",
+        f"CapsNet's layer, {result['layer']}, {result['batch']} images:",
+        "",
+        "| children in a tile | its votes | forward, ms | forward and backward, ms |",
+        "|---|---|---|---|",
+    ]
+    for row in result["tiles"]:
         lines.append(
-            f"| {tile} | {as_size(FULL.votes_bytes(BATCH) * tile // FULL.in_capsules)} | {' | '.join(cells)} |"
+            f"| {row['tile']} | {as_size(row['votes_bytes'])} | {row['forward']['median']:.1f} | "
+            f"{row['training']['median']:.1f} |"
         )
-    return lines
-
-
-def time_batches() -> list[str]:
-    """Streaming over plain, by layer and batch."""
-    lines = ["| layer | images | votes | forward | forward and backward |", "|---|---|---|---|---|"]
-    for shape in SHAPES:
-        for batch in BATCHES:
-            u = shape.children(batch)
-            runs = {}
-            for streaming in (True, False):
-                layer = shape.layer("fm", streaming)
-                runs[f"{streaming} forward"], runs[f"{streaming} training"] = inference(layer, u), training(layer, u)
-            timings = interleaved(runs, REPEATS)
-            cells = [
-                f"{ratio(timings[f'True {kind}'], timings[f'False {kind}']).median:.2f}"
-                for kind in ("forward", "training")
-            ]
-            lines.append(f"| {shape} | {batch} | {as_size(shape.votes_bytes(batch))} | {' | '.join(cells)} |")
-    return lines
-
-
-def main() -> None:
-    """Print the tables."""
-    print("# The size of a tile\n")
-    print("`python benchmarks/tiles.py`\n")
-    print(f"Medians of {REPEATS} repeats taken in turn. {machine_line()}.\n")
-    print(f"CapsNet's layer, {FULL}, {BATCH} images:\n")
-    print("\n".join(time_tiles()))
-    print("\nStreaming over plain, both forced; the plain path is faster above 1:\n")
-    print("\n".join(time_batches()))
-
-
-if __name__ == "__main__":
-    main()
+    lines += [
+        "",
+        "Streaming over plain, both forced; the plain path is faster above 1:",
+        "",
+        "| layer | images | votes | forward | forward and backward |",
+        "|---|---|---|---|---|",
+    ]
+    for row in result["batches"]:
+        lines.append(
+            f"| {row['layer']} | {row['batch']} | {as_size(row['votes_bytes'])} | {row['forward']:.2f} | "
+            f"{row['training']:.2f} |"
+        )
+    return "\n".join(lines) + "\n"

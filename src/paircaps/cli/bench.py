@@ -49,9 +49,42 @@ def add_commands(commands: Any) -> None:
     )
     page.add_argument("--repeats", type=whole_number(2), default=40, help="of every question (%(default)s)")
     add_output(page, run_serve)
+    _add_depth(group)
+    formats = group.add_parser("channels-last", help="training speed in both memory formats of PyTorch")
+    formats.add_argument("--repeats", type=whole_number(1), default=9, help="of every case (%(default)s)")
+    add_output(formats, run_channels_last)
+    tiles = group.add_parser("tiles", help="the size of a tile, and from what size on streaming is faster")
+    tiles.add_argument("--repeats", type=whole_number(1), default=15, help="of every case (%(default)s)")
+    add_output(tiles, run_tiles)
     add_output(inference, run_table1, picture=True)
     add_output(alone, run_layer, picture=True)
     add_output(growth, run_scaling, picture=True)
+
+
+def _add_depth(group: Any) -> None:
+    command = group.add_parser("depth", help="how many capsule layers each routing learns through")
+    command.add_argument(
+        "--mnist", type=path, metavar="DIR", help="folder of MNIST's idx files; seven-segment digits unless given"
+    )
+    command.add_argument("--steps", type=whole_number(1), default=90, help="of Adam in every training (%(default)s)")
+    command.add_argument("--seeds", type=whole_number(1), default=3, help="seeds 0 to N − 1 (%(default)s)")
+    command.add_argument(
+        "--hidden", type=whole_number(1), default=32, help="capsules of each layer but the last (%(default)s)"
+    )
+    command.add_argument(
+        "--routings", nargs="+", default=["fm", "dynamic", "em"], metavar="NAME", help="fm, dynamic and em unless given"
+    )
+    command.add_argument(
+        "--depths",
+        nargs="+",
+        type=whole_number(1),
+        default=[1, 2, 3, 6],
+        metavar="N",
+        help="numbers of capsule layers, 1 2 3 6 unless given",
+    )
+    command.add_argument("--pair-start", action="store_true", help="start each pair's vote matrix by its own fans")
+    command.add_argument("--beta-u", type=float, metavar="X", help="start of EM's β_u, in place of the library's")
+    add_output(command, run_depth)
 
 
 def run_data(options: argparse.Namespace) -> int:
@@ -98,6 +131,39 @@ def run_serve(options: argparse.Namespace) -> int:
     from paircaps.bench import serve
 
     return show_result(serve.bench_serve(options.folders, options.repeats, _say), serve.as_markdown, options)
+
+
+def run_depth(options: argparse.Namespace) -> int:
+    """Train networks of growing depth."""
+    from paircaps.bench import depth
+
+    require_places(options.out)
+    settings = depth.DepthSettings(
+        options.steps,
+        options.seeds,
+        options.hidden,
+        options.routings,
+        options.depths,
+        options.pair_start,
+        options.beta_u,
+    )
+    return show_result(depth.bench_depth(settings, options.mnist, _say), depth.as_markdown, options)
+
+
+def run_channels_last(options: argparse.Namespace) -> int:
+    """Time training in both memory formats."""
+    from paircaps.bench import channels_last
+
+    require_places(options.out)
+    return show_result(channels_last.bench_channels_last(options.repeats, _say), channels_last.as_markdown, options)
+
+
+def run_tiles(options: argparse.Namespace) -> int:
+    """Time tiles of several sizes."""
+    from paircaps.bench import tiles
+
+    require_places(options.out)
+    return show_result(tiles.bench_tiles(options.repeats, _say), tiles.as_markdown, options)
 
 
 def _say(what: str) -> None:

@@ -1,4 +1,7 @@
-"""A small task that needs no data: the ten digits of a seven-segment display, shifted, thick or thin, and noisy."""
+"""A small classification task that needs no files, and a short training on it.
+
+The task is to tell the ten digits of a seven-segment display, shifted, thick or thin, and noisy.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
 
-from paircaps.functional import Capsules, margin_loss
+from paircaps.functional import margin_loss
 
 #          a
 #        f   b
@@ -60,7 +63,18 @@ def train(
     batch: int,
     seed: int = 0,
 ) -> list[float]:
-    """Adam for a number of steps on random batches; the loss of each step."""
+    """Train with Adam on random batches, and return the loss of each step.
+
+    Args:
+        model: a network whose output has activations, (B, J).
+        images: (N, C, H, W).
+        labels: (N,).
+        steps: number of updates.
+        loss: a name of LOSSES.
+        lr: learning rate.
+        batch: images in a step.
+        seed: of the random batches.
+    """
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.Adam(model.parameters(), lr)
     losses = []
@@ -75,19 +89,17 @@ def train(
     return losses
 
 
-def settle(model: nn.Module, images: Tensor) -> None:
-    """Take the running statistics of batch norm anew: at the paper's momentum of 0.99 a short run has not got them."""
+def update_batch_norm(model: nn.Module, images: Tensor) -> None:
+    """Compute the running statistics of batch norm anew from all images.
+
+    At the paper's momentum of 0.99 a short training has not reached them.
+    """
     update_bn(images.split(128), model)
 
 
 @torch.no_grad()
-def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Share of images whose most active capsule is the right one."""
+def measure_accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
+    """Share of images, from 0 to 1, whose most active capsule is that of their class."""
     model.eval()
-    predicted = [most_active(model(batch)) for batch in images.split(128)]
+    predicted = [model(batch).activation.argmax(dim=-1) for batch in images.split(128)]
     return (torch.cat(predicted) == labels).float().mean().item()
-
-
-def most_active(capsules: Capsules) -> Tensor:
-    """The class of each image, (B,)."""
-    return capsules.activation.argmax(dim=-1)
