@@ -12,7 +12,8 @@ import pytest
 import torch
 from training.small import command
 
-from paircaps.training import checkpoint_files
+from paircaps.training.checkpoints import newest_checkpoint
+from paircaps.training.run_folder import checkpoint_steps
 
 
 def torchrun(folder, *more):
@@ -56,7 +57,7 @@ def test_two_processes_follow_one_to_float_error(subprocesses, tmp_path, streami
         assert two["kind"] == one["kind"]
         for name in {"loss", "train_loss", "validation_loss", "lr"} & one.keys():
             assert two[name] == pytest.approx(one[name], rel=1e-5), (two, one)
-    two, one = (checkpoint_files.newest(tmp_path / name / "checkpoints")[0].tensors for name in ("two", "one"))
+    two, one = (newest_checkpoint(tmp_path / name / "checkpoints")[0].tensors for name in ("two", "one"))
     assert two.keys() == one.keys()
     for name, value in one.items():
         torch.testing.assert_close(two[name], value, rtol=1e-2, atol=1e-3)
@@ -79,7 +80,7 @@ def test_a_killed_rank_ends_all_and_the_next_start_goes_on(tmp_path):
     folder = tmp_path / "run"
     process = torchrun(folder, "--train.epochs", "300")
     try:
-        wait_until(lambda: checkpoint_files.steps(folder / "checkpoints")[:1] >= [4], process)
+        wait_until(lambda: checkpoint_steps(folder / "checkpoints")[:1] >= [4], process)
         victims = children(process.pid)
         assert len(victims) == 2
         os.kill(victims[1], signal.SIGKILL)
@@ -88,10 +89,10 @@ def test_a_killed_rank_ends_all_and_the_next_start_goes_on(tmp_path):
         assert time.monotonic() - begin < 30
         assert process.returncode != 0
         assert not any(alive(pid) for pid in victims)
-        step = checkpoint_files.steps(folder / "checkpoints")[0]
+        step = checkpoint_steps(folder / "checkpoints")[0]
 
         process = torchrun(folder, "--train.epochs", "300")
-        wait_until(lambda: checkpoint_files.steps(folder / "checkpoints")[0] > step, process)
+        wait_until(lambda: checkpoint_steps(folder / "checkpoints")[0] > step, process)
         for pid in children(process.pid):
             os.kill(pid, signal.SIGTERM)
         said, _ = process.communicate(timeout=30)

@@ -14,9 +14,11 @@ from training.small import STEPS, checkpoints, command, results
 from paircaps import load
 from paircaps.data import load_dataset
 from paircaps.losses import Loss, Objective
-from paircaps.training import checkpoint_files, evaluate
+from paircaps.training import evaluate
+from paircaps.training.checkpoints import Checkpoint, newest_checkpoint, read_checkpoint, write_checkpoint
 from paircaps.training.datasets import load_datasets
 from paircaps.training.recipe import Data
+from paircaps.training.run_folder import checkpoint_path, checkpoint_steps
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +51,7 @@ def test_twenty_kills_at_random_moments_change_nothing(subprocesses, tmp_path):
         code = child.wait(120)
         assert code in (0, -signal.SIGKILL), child.said()
         killed += code != 0
-        steps_seen.update(checkpoint_files.steps(tmp_path / "run" / "checkpoints")[:1])
+        steps_seen.update(checkpoint_steps(tmp_path / "run" / "checkpoints")[:1])
         if code == 0:
             assert results(tmp_path / "run") == results(tmp_path / "whole")
             if killed == 20:
@@ -73,7 +75,7 @@ def test_validation_chooses_and_what_it_chose_is_saved(whole):
     assert trained["weights_of_step"] == best["step"]
     assert trained["validation_accuracy"] == best["validation_accuracy"]
     saved = load_file(whole / "model.safetensors")
-    chosen = checkpoint_files.read(checkpoint_files.path_of(whole / "checkpoints", best["step"])).tensors
+    chosen = read_checkpoint(checkpoint_path(whole / "checkpoints", best["step"])).tensors
     names = [name for name, _ in load(whole).named_parameters()]
     assert names
     for name in names:
@@ -150,7 +152,7 @@ def test_a_kill_at_every_rename_and_fsync_leaves_the_run_resumable(subprocesses,
             break
         assert code == -signal.SIGKILL, said
         if any(name.startswith("step-") for name in checkpoints(folder)):
-            found, complaints = checkpoint_files.newest(folder / "checkpoints")
+            found, complaints = newest_checkpoint(folder / "checkpoints")
             assert found is not None
             assert not complaints
         code, said = subprocesses.run(*command(folder, *short))
@@ -212,7 +214,7 @@ def test_metrics_without_a_checkpoint_are_no_fresh_start(subprocesses, whole, tm
 def test_a_best_checkpoint_that_is_lost_is_said_and_the_last_is_taken(subprocesses, whole, tmp_path):
     folder = unfinished(whole, tmp_path / "run")
     best = json.loads((whole / "model.json").read_text())["trained"]["weights_of_step"]
-    flip_a_bit(checkpoint_files.path_of(folder / "checkpoints", best) / "state.safetensors")
+    flip_a_bit(checkpoint_path(folder / "checkpoints", best) / "state.safetensors")
     code, said = subprocesses.run(*command(folder))
     assert code == 0
     assert "the best weights are lost" in said
@@ -254,9 +256,9 @@ def test_other_images_are_refused(subprocesses, whole, tmp_path):
     facts = folder / "checkpoints" / f"step-{STEPS:08d}" / "state.json"
     changed = json.loads(facts.read_text())
     changed["data"]["train"] = 99
-    saved = checkpoint_files.read(facts.parent)
+    saved = read_checkpoint(facts.parent)
     shutil.rmtree(facts.parent)
-    checkpoint_files.write(folder / "checkpoints", STEPS, checkpoint_files.pack(saved.tensors, changed))
+    write_checkpoint(folder / "checkpoints", STEPS, Checkpoint.pack(saved.tensors, changed))
     code, said = subprocesses.run(*command(folder))
     assert code == 1
     assert "other images: 99 + 30" in said

@@ -15,12 +15,12 @@ from safetensors.torch import load_file
 from training.small import checkpoints, command, results
 
 from paircaps.errors import TrainingError
-from paircaps.training import checkpoint_files
 from paircaps.training.assemble import training_loader
+from paircaps.training.checkpoints import newest_checkpoint
 from paircaps.training.datasets import load_datasets
 from paircaps.training.distributed import Processes
+from paircaps.training.logging import MetricsFile
 from paircaps.training.run_folder import RunFolder
-from paircaps.training.runlog import MetricsFile
 
 LONG = ("--train.epochs", 500, "--run.checkpoint_every", 10_000)
 
@@ -49,7 +49,7 @@ def test_a_signal_saves_and_ends(subprocesses, tmp_path, number, code):
     assert child.wait(10) == code
     assert time.monotonic() - begin < 10
     assert signal.Signals(number).name in child.said()
-    found, complaints = checkpoint_files.newest(tmp_path / "run" / "checkpoints")
+    found, complaints = newest_checkpoint(tmp_path / "run" / "checkpoints")
     assert not complaints
     assert found.facts["counters"]["step"] >= 3
 
@@ -86,7 +86,7 @@ def test_a_signal_in_the_middle_of_a_validation_stops_it(subprocesses, tmp_path)
     child.send(signal.SIGTERM)
     assert child.wait(10) == 143
     assert time.monotonic() - begin < 2  # 1,350 images one by one take longer
-    counters = checkpoint_files.newest(tmp_path / "run" / "checkpoints")[0].facts["counters"]
+    counters = newest_checkpoint(tmp_path / "run" / "checkpoints")[0].facts["counters"]
     assert (counters["step"], counters["evaluated"]) == (4, -1)
 
 
@@ -236,7 +236,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(subprocesses, tmp_pat
     assert "is not finite" in said
     assert f"paircaps replay {folder}" in said
     step = int(said.split("stopped before step ")[1].split()[0])
-    found, _ = checkpoint_files.newest(folder / "checkpoints")
+    found, _ = newest_checkpoint(folder / "checkpoints")
     assert found.facts["counters"]["step"] == step - 1  # nothing was updated
     assert not (folder / "model.json").exists()
 

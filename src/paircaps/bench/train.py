@@ -64,7 +64,7 @@ def _bench_recipe(name: str, recipe: Recipe, seconds: float) -> dict[str, object
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         folder = stack.enter_context(locked_folder(Path(place)))
         training = Training(recipe, folder, Processes(), choose_device(recipe.run), quiet=True, datasets=datasets)
-        training.open_journal(stack)
+        training.open_log(stack)
         batch = training_loader(recipe, datasets, Processes()).batch(0, 0)
         bare = train_step(recipe, build_objective(recipe, datasets, choose_device(recipe.run)), batch)
         steps = _steps_in(bare, seconds)
@@ -159,7 +159,7 @@ def _steps_in(step: Callable[[], None], seconds: float) -> int:
 
 def _checkpoint_seconds(training: Training) -> float:
     begin = time.perf_counter()
-    training.keeper.save(training.journal.metrics)
+    training.checkpoints.save(training.log.metrics)
     return time.perf_counter() - begin
 
 

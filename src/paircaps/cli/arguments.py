@@ -10,7 +10,7 @@ from pathlib import Path
 
 from paircaps.data import ImageDataset
 from paircaps.data.named import load_named
-from paircaps.training.run_data import own_dataset
+from paircaps.training.datasets import own_dataset
 
 
 def data_folder() -> argparse.ArgumentParser:

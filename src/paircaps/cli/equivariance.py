@@ -17,7 +17,7 @@ from paircaps.explain.plots import draw_equivariance
 from paircaps.explain.report import as_markdown
 from paircaps.model_files import find_models, load
 from paircaps.network import Network
-from paircaps.training.run_data import require_classes, require_shape
+from paircaps.training.datasets import require_classes, require_shape
 
 
 def add_commands(commands: Any) -> None:

@@ -15,8 +15,8 @@ from paircaps.errors import ModelFileError
 from paircaps.losses import Loss, Objective
 from paircaps.model_files import load, read_facts
 from paircaps.predict import Prediction, find_pictures, predict_pictures
+from paircaps.training.datasets import require_fitting
 from paircaps.training.evaluation import Evaluation, evaluate
-from paircaps.training.run_data import require_fitting
 
 _WIDEST_TABLE = 20
 

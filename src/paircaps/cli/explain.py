@@ -29,7 +29,7 @@ from paircaps.explain.trace import has_capsules
 from paircaps.model_files import load
 from paircaps.network import Network
 from paircaps.predict import find_pictures, read_picture
-from paircaps.training.run_data import require_shape
+from paircaps.training.datasets import require_shape
 
 VIEWS = ("reconstruct", "perturb", "agreement", "tree")
 _COUNT, _MOST = 8, 500

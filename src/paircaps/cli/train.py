@@ -11,7 +11,7 @@ from typing import Any
 from paircaps._utils.words import counted
 from paircaps.cli.arguments import path
 from paircaps.errors import RecipeError
-from paircaps.training.failure import Replay
+from paircaps.training.failure import Replay, replay
 from paircaps.training.loop import TrainingResult, train
 from paircaps.training.recipe_io import (
     in_words,
@@ -23,7 +23,6 @@ from paircaps.training.recipe_io import (
     to_toml,
 )
 from paircaps.training.recipes import list_recipes, read_tree, with_places
-from paircaps.training.replay import replay
 from paircaps.training.run_folder import existing_folder
 
 _ABOUT = """

@@ -14,8 +14,7 @@ from paircaps.data.metadata import METADATA
 from paircaps.data.randomness import permutation
 from paircaps.errors import PaircapsError
 from paircaps.network import Network
-from paircaps.training.datasets import tested_name
-from paircaps.training.run_data import own_dataset, require_shape
+from paircaps.training.datasets import own_dataset, require_shape, tested_name
 from paircaps.training.run_folder import RunFolder
 
 COUNT = 1024

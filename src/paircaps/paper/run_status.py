@@ -8,9 +8,9 @@ from paircaps.errors import CheckpointError, ModelFileError, TrainingError
 from paircaps.model_files import load
 from paircaps.paper.plan import PlannedRun
 from paircaps.paper.records import Record, read_record
-from paircaps.training import checkpoint_files
+from paircaps.training.checkpoints import newest_checkpoint
 from paircaps.training.recipe import Recipe
-from paircaps.training.run_folder import RunFolder
+from paircaps.training.run_folder import RunFolder, checkpoint_steps
 
 PICTURED_VARIANT = "fm"
 """The variant whose pictures a report shows."""
@@ -44,7 +44,7 @@ def examine(folder: RunFolder, with_weights: bool) -> tuple[Record | None, str]:
     if record is not None:
         if not with_weights or _loads(folder):
             return record, ""
-        return None, "" if checkpoint_files.steps(folder.checkpoints) else "its weights are gone or damaged"
+        return None, "" if checkpoint_steps(folder.checkpoints) else "its weights are gone or damaged"
     if not folder.is_begun():
         return None, ""
     if begun_recipe(folder.path) is None:
@@ -58,7 +58,7 @@ def _torn(folder: RunFolder) -> str:
     """What of an unfinished training is gone: it goes on from a checkpoint and the rows that were there by then."""
     rows = folder.metrics.stat().st_size if folder.metrics.exists() else 0
     try:
-        found, _ = checkpoint_files.newest(folder.checkpoints)
+        found, _ = newest_checkpoint(folder.checkpoints)
     except CheckpointError:
         return "its checkpoints are damaged"
     if found is None:

@@ -1,8 +1,9 @@
-"""From a recipe to images: which to train on, which to choose by, which to test on, and how they are augmented."""
+"""Images of a recipe: for training, validation and test, and their augmentation; and images for a trained network."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +21,12 @@ from paircaps.data import (
     Translate,
     load_dataset,
 )
+from paircaps.data.named import load_named
 from paircaps.data.randomness import permutation
-from paircaps.errors import RecipeError
+from paircaps.errors import PaircapsError, RecipeError
+from paircaps.network import Network
 from paircaps.training.recipe import Augment, Data, options_of
+from paircaps.training.run_folder import RunFolder
 
 
 @dataclass(frozen=True)
@@ -132,3 +136,62 @@ def augmentation(settings: Augment) -> Augmentation | None:
     if settings.contrast != (1.0, 1.0):
         steps.append(Contrast(*settings.contrast))
     return Compose(*steps) if steps else None
+
+
+# --- images for a trained network -------------------------------------------------------------------------------------
+
+
+def own_dataset(
+    folder: Path, split: str = "test", root: Path | None = None, options: Mapping[str, object] | None = None
+) -> ImageDataset:
+    """The dataset that a run tests on, loaded with the run's own options and limit.
+
+    Args:
+        folder: where the run is.
+        split: name of the split.
+        root: folder that is searched first; that of the recipe by default.
+        options: arguments of the dataset, which replace those of the run.
+    """
+    run = RunFolder(folder)
+    if not run.config.exists():
+        raise PaircapsError(f"{folder}: has no {run.config.name} to tell the dataset by: give --data NAME")
+    settings = run.read_recipe().data
+    if root is None and settings.folder:
+        root = Path(settings.folder).expanduser()
+    own = options_of(tested_options(settings))
+    dataset = load_named(tested_name(settings), split, root, {**own, **(options or {})})
+    return dataset.limit(settings.limit, settings.seed)
+
+
+def require_shape(network: Network, dataset: ImageDataset) -> None:
+    """Raise an error if the images have another size or other channels than the network takes."""
+    channels, height, width = dataset.shape
+    wanted = network.spec.preparation
+    if channels != network.model.in_channels or (height, width) not in (wanted.size, wanted.crop):
+        size = "×".join(map(str, (*wanted.size, network.model.in_channels)))
+        sides = wanted.size[0] if wanted.size[0] == wanted.size[1] else f"'{wanted.size}'"
+        advice = [f"--option image_size={sides}"] if (height, width) != wanted.size else []
+        advice += [f"--option channels={network.model.in_channels}"] if channels != network.model.in_channels else []
+        raise PaircapsError(
+            f"{dataset!r}: its images are of another shape than the network's, {size}; a dataset that can be made or "
+            f"read so takes {' '.join(advice)}"
+        )
+
+
+def require_classes(network: Network, dataset: ImageDataset) -> None:
+    """Raise an error if the classes are not those of the network."""
+    if dataset.classes != network.classes:
+        raise PaircapsError(
+            f"{dataset!r}: its classes are {', '.join(dataset.classes)}; the network knows {', '.join(network.classes)}"
+        )
+
+
+def require_fitting(network: Network, dataset: ImageDataset) -> None:
+    """Raise an error if the network cannot be evaluated on the dataset: by shape, labels per image or classes."""
+    require_shape(network, dataset)
+    if dataset.labels_per_image != network.spec.labels_per_image:
+        raise PaircapsError(
+            f"{dataset!r}: its images have {dataset.labels_per_image} labels each, the network was trained for "
+            f"{network.spec.labels_per_image}"
+        )
+    require_classes(network, dataset)

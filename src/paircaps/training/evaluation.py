@@ -1,17 +1,19 @@
-"""How good a network is: accuracy, class by class, what is taken for what, loss, and whether it knows when it errs."""
+"""Evaluation of a network: accuracy, accuracy of each class, confusion matrix, loss and calibration error."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from paircaps.data import ImageDataset, Loader
 from paircaps.functional import reconstruction_loss
 from paircaps.losses import Objective, is_right
-from paircaps.training.distributed import Processes
+from paircaps.training.distributed import Processes, synchronise_norms
+from paircaps.training.recipe import Evaluate
 
 BINS = 15
 """Of confidence, for the calibration error."""
@@ -161,3 +163,68 @@ def _summary(tally: _Tally, classes: tuple[str, ...], two_labels: bool, drawn: b
         drawing_error=error / images if drawn else None,
         plain_accuracy=plain / images if mirror else None,
     )
+
+
+class Evaluator:
+    """Evaluates weights during a training, in a network of its own, so that the training is not disturbed.
+
+    Args:
+        objective: a second network of the training's architecture with its loss; its weights are overwritten.
+        settings: section ``evaluate`` of the recipe.
+        loader: batches of training images, from which the statistics of batch norm are recomputed.
+        processes: all processes, which share the work.
+        memory_format: of the images.
+        between: called before every batch; an exception it raises ends the evaluation.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        settings: Evaluate,
+        loader: Loader,
+        processes: Processes,
+        memory_format: torch.memory_format,
+        between: Callable[[], None],
+    ) -> None:
+        self.objective, self.settings, self.loader = objective, settings, loader
+        self.processes, self.memory_format, self.between = processes, memory_format, between
+        if processes.world_size > 1:
+            synchronise_norms(objective)
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Load weights to evaluate, and recompute batch norm's statistics from the first training batches.
+
+        Args:
+            weights: state of a network, by name.
+        """
+        self.objective.network.load_state_dict(weights)
+        if self.settings.settle:
+            self._recompute_statistics()
+        self.objective.eval()
+
+    @torch.no_grad()
+    def _recompute_statistics(self) -> None:
+        norms = [part for part in self.objective.modules() if isinstance(part, _BatchNorm)]
+        momenta = [norm.momentum for norm in norms]
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # a plain mean of all batches
+        self.objective.train()
+        for _, batch in zip(range(self.settings.settle if norms else 0), self.loader.epoch(0), strict=False):
+            self.between()
+            images = batch.images.contiguous(memory_format=self.memory_format)
+            self.objective(images, batch.targets, batch.reconstruction_target)
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+
+    def evaluate(self, dataset: ImageDataset) -> Evaluation:
+        """Metrics of the loaded weights on a dataset."""
+        return evaluate(
+            self.objective,
+            dataset,
+            batch_size=self.settings.batch_size,
+            mirror=self.settings.mirror,
+            processes=self.processes,
+            memory_format=self.memory_format,
+            between=self.between,
+        )

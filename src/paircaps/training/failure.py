@@ -1,4 +1,4 @@
-"""A step whose loss or gradient is not finite: saved whole, so that it can be looked at again."""
+"""Steps whose loss or gradient is not finite: saved with batch and state, so that they can be replayed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,13 @@ from paircaps.data import Batch
 from paircaps.errors import CheckpointError, TrainingError
 from paircaps.losses import Objective
 from paircaps.model_files import contiguous
-from paircaps.training import checkpoint_files
+from paircaps.training.assemble import build_objective, choose_device, memory_format
+from paircaps.training.checkpoints import Checkpoint, read_checkpoint, write_files
+from paircaps.training.datasets import load_datasets
+from paircaps.training.distributed import Processes
+from paircaps.training.optimiser import create_optimiser
 from paircaps.training.run_folder import RunFolder
-from paircaps.training.state import Counters
+from paircaps.training.state import Counters, State
 from paircaps.training.step import NotFinite, Stepper
 
 _STATE, _BATCH, _FACTS = "state", "batch.safetensors", "failure.json"
@@ -31,14 +35,14 @@ _EXTRA = "extra/"
 
 @dataclass(frozen=True)
 class Replay:
-    """What a saved step shows when it is taken again.
+    """Result of replaying a failed step.
 
     Args:
-        step: its number.
-        loss: an image, now.
-        gradient: its length, now.
-        reported: what the loss was when it was saved.
-        layers: modules whose output is not finite, the first one first.
+        step: number of the step.
+        loss: mean loss per image in the replay.
+        gradient: norm of the gradient in the replay.
+        reported: mean loss per image when the step failed.
+        layers: modules whose output is not finite, in the order of computation.
         weights: parameters that are not finite before the step.
         gradients: parameters whose gradient is not finite.
     """
@@ -53,47 +57,65 @@ class Replay:
 
     @property
     def shown_again(self) -> bool:
-        """Whether the step fails again."""
+        """True if the step fails again."""
         return not (torch.tensor([self.loss, self.gradient]).isfinite().all())
 
 
-def save_failure(
-    folder: RunFolder, saved: checkpoint_files.Checkpoint, counters: Counters, batch: Batch, error: NotFinite
-) -> None:
-    """Write down weights and optimiser as they were before the step, its whole batch, and what was seen.
+def save_failure(folder: RunFolder, saved: Checkpoint, counters: Counters, batch: Batch, error: NotFinite) -> None:
+    """Save the state before the failed step, its batch of all processes, and its loss and gradient.
 
-    Batch norm's running statistics have seen the batch by then; a training step does not read them.
+    Batch norm's running statistics already contain the batch; a training step does not read them.
+
+    Args:
+        folder: where the run is.
+        saved: state before the step.
+        counters: counters before the step.
+        batch: images of the step.
+        error: loss and gradient that were not finite.
     """
     shutil.rmtree(folder.failure, ignore_errors=True)
     folder.failure.mkdir()
-    checkpoint_files.write_state(folder.failure / _STATE, saved)
+    write_files(folder.failure / _STATE, saved)
     tensors = {"images": batch.images, "labels": batch.labels, "index": batch.index}
     tensors |= {f"{_EXTRA}{name}": value for name, value in batch.extras.items()}
     write_whole(folder.failure / _BATCH, tensors_to_bytes(contiguous(tensors)))
-    seen = {"step": counters.step + 1, "loss": str(error.loss), "gradient": str(error.gradient)}
-    write_whole(folder.failure / _FACTS, (json.dumps(seen, indent=2) + "\n").encode())
+    facts = {"step": counters.step + 1, "loss": str(error.loss), "gradient": str(error.gradient)}
+    write_whole(folder.failure / _FACTS, (json.dumps(facts, indent=2) + "\n").encode())
 
 
-def read_failure(folder: RunFolder) -> tuple[dict[str, Any], checkpoint_files.Checkpoint, Batch]:
-    """What was seen, the state and the batch of a failed step.
+def read_failure(folder: RunFolder) -> tuple[dict[str, Any], Checkpoint, Batch]:
+    """Read loss and gradient, state and batch of a failed step.
 
     Raises:
-        TrainingError: if no step failed here, or what was saved is damaged.
+        TrainingError: if no step of this run failed, or the files are damaged.
     """
     if not (folder.failure / _FACTS).is_file():
         raise TrainingError(f"{folder.path}: no step failed here, so there is nothing to replay")
     try:
-        seen = json.loads((folder.failure / _FACTS).read_bytes())
+        facts = json.loads((folder.failure / _FACTS).read_bytes())
         tensors = tensors_from_bytes((folder.failure / _BATCH).read_bytes())
-        state = checkpoint_files.read(folder.failure / _STATE)
+        state = read_checkpoint(folder.failure / _STATE)
         extras = {name.removeprefix(_EXTRA): value for name, value in tensors.items() if name.startswith(_EXTRA)}
-        return seen, state, Batch(tensors["images"], tensors["labels"], tensors["index"], extras)
+        return facts, state, Batch(tensors["images"], tensors["labels"], tensors["index"], extras)
     except (OSError, ValueError, KeyError, SafetensorError, CheckpointError) as error:
         raise TrainingError(f"{folder.failure}: damaged: {error}") from None
 
 
-def retake(stepper: Stepper, batch: Batch, seen: dict[str, Any]) -> Replay:
-    """Take a failed step again, watching every layer; nothing is updated."""
+def replay(folder: RunFolder) -> Replay:
+    """Compute the failed step of a run again, on the batch and from the state that were saved with it."""
+    facts, saved, batch = read_failure(folder)
+    recipe = folder.read_recipe()
+    device = choose_device(recipe.run)
+    objective = build_objective(recipe, load_datasets(recipe.data), device)
+    network = objective.network
+    state = State(network, create_optimiser(recipe.optimiser, network), None, Counters())
+    state.restore(saved.tensors, Counters.from_dict(saved.facts["counters"]))
+    stepper = Stepper(recipe, objective, state, Processes(), device, memory_format(recipe, objective))
+    return _retake(stepper, batch, facts)
+
+
+def _retake(stepper: Stepper, batch: Batch, facts: dict[str, Any]) -> Replay:
+    """Compute a failed step again, with every layer's output checked; no weight is updated."""
     objective = stepper.objective
     weights = [name for name, value in objective.named_parameters() if not value.isfinite().all()]
     with _watched(objective) as layers:
@@ -101,21 +123,21 @@ def retake(stepper: Stepper, batch: Batch, seen: dict[str, Any]) -> Replay:
         loss, _, _ = stepper.forward_backward(batch, len(batch))
     gradients = [name for name, p in objective.named_parameters() if p.grad is not None and not p.grad.isfinite().all()]
     length = stepper.gradient_length()
-    return Replay(seen["step"], loss / len(batch), length, float(seen["loss"]), layers, weights, gradients)
+    return Replay(facts["step"], loss / len(batch), length, float(facts["loss"]), layers, weights, gradients)
 
 
 @contextmanager
 def _watched(objective: Objective) -> Iterator[list[str]]:
-    """Names of the modules whose output is not finite, in the order in which that shows."""
+    """A list that receives the names of modules whose output is not finite, in the order of computation."""
     found: list[str] = []
 
     def watch(name: str) -> Any:
-        def look(module: nn.Module, inputs: Any, output: Any) -> None:
+        def check(module: nn.Module, inputs: Any, output: Any) -> None:
             values = output if isinstance(output, tuple) else (output,)
             if any(isinstance(value, Tensor) and not value.isfinite().all() for value in values):
                 found.append(name)
 
-        return look
+        return check
 
     hooks = [module.register_forward_hook(watch(name)) for name, module in objective.named_modules() if name]
     try:

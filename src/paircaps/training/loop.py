@@ -30,14 +30,12 @@ from paircaps.training.assemble import (
     require_trainable,
     training_loader,
 )
-from paircaps.training.checkpoint_manager import CheckpointManager
+from paircaps.training.checkpoints import CheckpointManager
 from paircaps.training.datasets import Datasets, load_datasets
-from paircaps.training.display import Display
 from paircaps.training.distributed import Processes, is_lost_peer, joined_processes, synchronise_norms
-from paircaps.training.evaluation import Evaluation
-from paircaps.training.evaluator import Evaluator
+from paircaps.training.evaluation import Evaluation, Evaluator
 from paircaps.training.failure import save_failure
-from paircaps.training.journal import Journal
+from paircaps.training.logging import ProgressDisplay, RunLog
 from paircaps.training.optimiser import create_optimiser
 from paircaps.training.recipe import Recipe
 from paircaps.training.run_folder import RunFolder, locked_folder, prepare
@@ -162,18 +160,18 @@ class Training:
         average = Average(network, recipe.train.ema) if recipe.train.ema else None
         self.loss_name = objective.loss_name
         self.state = State(network, create_optimiser(recipe.optimiser, network), average, Counters())
-        self.keeper = CheckpointManager(folder, self.state, self.datasets.facts(), processes, recipe.run.keep)
-        self.judge = Evaluator(
+        self.checkpoints = CheckpointManager(folder, self.state, self.datasets.facts(), processes, recipe.run.keep)
+        self.evaluator = Evaluator(
             build_objective(recipe, self.datasets, device), recipe.evaluate, self.loader, processes, layout, self._heed
         )
-        self.resumed_at = self.keeper.restore()
+        self.resumed_at = self.checkpoints.restore()
         self.stepper = Stepper(recipe, objective, self.state, processes, device, layout)
 
     def run(self) -> TrainingResult:
         """Train to the end."""
         with ExitStack() as stack:
             stack.enter_context(self.stop)
-            self.open_journal(stack)
+            self.open_log(stack)
             signal, batches = 0, self.batches()
             while True:
                 if signal:
@@ -181,7 +179,7 @@ class Training:
                 if self._evaluation_is_due():
                     self._evaluate()
                 if self._checkpoint_is_due():
-                    self.keeper.save(self.journal.metrics)
+                    self.checkpoints.save(self.log.metrics)
                 if self.state.counters.step == self.steps:
                     return TrainingResult(self.folder.path, self._finish(), self.resumed_at or 0)
                 signal = self.step(next(batches))
@@ -206,9 +204,9 @@ class Training:
         counters.step += 1
         counters.window.add(sums)
         counters.epoch.add(sums)
-        self.journal.display.step(sums.loss / sums.images, sums.right / sums.images)
+        self.log.display.advance_bar(sums.loss / sums.images, sums.right / sums.images)
         if counters.step % recipe.train.log_every == 0:
-            self.journal.window(counters.step / len(self.loader), lr, gradient)
+            self.log.log_steps(counters.step / len(self.loader), lr, gradient)
         return signal or (self.stop.number if self.processes.world_size == 1 else 0)
 
     # --- validation and test -------------------------------------------------------------------------------------
@@ -223,24 +221,24 @@ class Training:
         counters = self.state.counters
         row: dict[str, Any] = {"epoch": counters.step / len(self.loader), **counters.epoch.means("train_")}
         if self.datasets.validation is not None:
-            self.judge.take(self.state.evaluated_weights())
-            seen = self.judge.look_at(self.datasets.validation)
-            row |= {"validation_loss": seen.loss, "validation_accuracy": seen.accuracy}
-            score = (seen.accuracy, -seen.loss)
+            self.evaluator.load_weights(self.state.evaluated_weights())
+            evaluation = self.evaluator.evaluate(self.datasets.validation)
+            row |= {"validation_loss": evaluation.loss, "validation_accuracy": evaluation.accuracy}
+            score = (evaluation.accuracy, -evaluation.loss)
             if counters.best is None or score > counters.best:
                 counters.best, counters.best_step = score, counters.step
-        self.journal.epoch(row)
+        self.log.log_epoch(row)
         counters.epoch = Sums()
         counters.evaluated = counters.step
-        self.keeper.save(self.journal.metrics)
+        self.checkpoints.save(self.log.metrics)
 
     def _finish(self) -> dict[str, Any]:
         """Test the best weights, once, and save them as the model."""
         counters = self.state.counters
-        step, weights = self.keeper.best_weights()
-        self.judge.take(weights)
-        seen = self.judge.look_at(self.datasets.test)
-        self.journal.row("test", {"weights_of_step": step, **_numbers(seen)})
+        step, weights = self.checkpoints.best_weights()
+        self.evaluator.load_weights(weights)
+        evaluation = self.evaluator.evaluate(self.datasets.test)
+        self.log.log_row("test", {"weights_of_step": step, **_numbers(evaluation)})
         trained = {
             "dataset": self.recipe.data.name,
             "tested_on": self.datasets.test.info.name,
@@ -249,27 +247,27 @@ class Training:
             "steps": counters.step,
             "weights_of_step": step,
             "validation_accuracy": counters.best[0] if counters.best and step == counters.best_step else None,
-            "test_accuracy": seen.accuracy,
-            "test_loss": seen.loss,
-            "test_images": seen.images,
+            "test_accuracy": evaluation.accuracy,
+            "test_loss": evaluation.loss,
+            "test_images": evaluation.images,
             "loss": {**asdict(self.recipe.loss), "name": self.loss_name},
             "mirror": self.recipe.evaluate.mirror,
             "machine": describe_machine(),
         }
         with self.processes.first_only() as first:
-            if first and self.journal.metrics is not None:
-                self.journal.metrics.sync()
-                save_model(self.folder.path, self.judge.objective.network, trained)
+            if first and self.log.metrics is not None:
+                self.log.metrics.sync()
+                save_model(self.folder.path, self.evaluator.objective.network, trained)
         return trained
 
     # --- stopping ------------------------------------------------------------------------------------------------
 
     def _checkpoint_is_due(self) -> bool:
         step = self.state.counters.step
-        return step % self.recipe.run.checkpoint_every == 0 and self.keeper.saved_step != step
+        return step % self.recipe.run.checkpoint_every == 0 and self.checkpoints.saved_step != step
 
     def _save_and_stop(self, signal: int) -> None:
-        self.keeper.save(self.journal.metrics)
+        self.checkpoints.save(self.log.metrics)
         raise Stopped(signal, self.state.counters.step)
 
     def _heed(self) -> None:
@@ -281,8 +279,8 @@ class Training:
         """Save a step that cannot be taken: the whole batch, of all processes, can be had again by its number."""
         with self.processes.first_only() as first:
             if first:
-                whole = training_loader(self.recipe, self.datasets, Processes())
-                save_failure(self.folder, self.keeper.pack(), self.state.counters, whole.batch(epoch, place), error)
+                batch = training_loader(self.recipe, self.datasets, Processes()).batch(epoch, place)
+                save_failure(self.folder, self.checkpoints.pack(), self.state.counters, batch, error)
         return TrainingError(
             f"stopped before step {self.state.counters.step + 1:,} changed any weight: {error}. "
             f"`paircaps replay {self.folder.path}` shows it again. A lower optimiser.lr or an optimiser.clip_norm may "
@@ -291,15 +289,13 @@ class Training:
 
     # --- what is written and shown -------------------------------------------------------------------------------
 
-    def open_journal(self, stack: ExitStack) -> None:
+    def open_log(self, stack: ExitStack) -> None:
         """Open what is written and shown, until the stack is closed."""
         counters = self.state.counters
-        display = Display(self.steps, counters.step, self.loader.batch_size, self.quiet)
+        display = ProgressDisplay(self.steps, counters.step, self.loader.batch_size, self.quiet)
         tensorboard = self.recipe.run.tensorboard
-        self.journal = stack.enter_context(
-            closing(Journal(self.folder, counters, self.processes, tensorboard, display))
-        )
-        display.say(self._first_line())
+        self.log = stack.enter_context(closing(RunLog(self.folder, counters, self.processes, tensorboard, display)))
+        display.print_line(self._first_line())
 
     def _first_line(self) -> str:
         if self.resumed_at is not None:
@@ -314,5 +310,5 @@ class Training:
         )
 
 
-def _numbers(seen: Evaluation) -> dict[str, Any]:
-    return {name: value for name, value in seen.as_dict().items() if isinstance(value, int | float)}
+def _numbers(evaluation: Evaluation) -> dict[str, Any]:
+    return {name: value for name, value in evaluation.as_dict().items() if isinstance(value, int | float)}

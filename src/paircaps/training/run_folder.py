@@ -1,14 +1,15 @@
-"""The folder of a run: what lies where, who may write, and whether it is the same run."""
+"""The folder of a run: names of its files, its lock, and whether it holds the run of a recipe."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import re
+import secrets
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,16 +20,21 @@ from paircaps._utils.files import write_whole
 from paircaps.errors import FolderBusyError, RecipeError, TrainingError
 from paircaps.model_files import FACTS as MODEL_FACTS
 from paircaps.model_files import WEIGHTS as MODEL_WEIGHTS
-from paircaps.training.checkpoint_files import prune
 from paircaps.training.recipe import Recipe
 from paircaps.training.recipe_io import differences, parse_toml, recipe_from_tree, to_toml
 
 _LOCK, _OWNER = ".lock", ".lock-owner"
+_CHECKPOINT = re.compile(r"step-(\d{8,})")
+_LEFTOVER = re.compile(r"\.(partial|old)-.*")
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """Names of everything in the folder of a run."""
+    """Paths of everything in the folder of a run.
+
+    Args:
+        path: where the run is.
+    """
 
     path: Path
 
@@ -39,45 +45,49 @@ class RunFolder:
 
     @property
     def metrics(self) -> Path:
-        """Rows that are the same in every repetition."""
+        """Rows of metrics, the same in every repetition of the run."""
         return self.path / "metrics.jsonl"
 
     @property
     def timing(self) -> Path:
-        """Rows of when and how fast."""
+        """Rows of times and speeds."""
         return self.path / "timing.jsonl"
 
     @property
     def events(self) -> Path:
-        """Of TensorBoard."""
+        """Folder of TensorBoard events."""
         return self.path / "tensorboard"
 
     @property
     def checkpoints(self) -> Path:
-        """A folder each."""
+        """Folder of checkpoints, each a folder of its own."""
         return self.path / "checkpoints"
 
     @property
     def failure(self) -> Path:
-        """The batch and state of a step whose loss was not finite."""
+        """Batch and state of a step whose loss or gradient was not finite."""
         return self.path / "failure"
 
     @property
     def model(self) -> Path:
-        """There once the run is finished."""
+        """Description of the trained network; it is there once the run is finished."""
         return self.path / MODEL_FACTS
 
     def everything(self) -> tuple[Path, ...]:
-        """All that a run writes, but its lock."""
+        """Everything that a run writes, except its lock."""
         files = (self.model, self.path / MODEL_WEIGHTS, self.metrics, self.timing)
         return (*files, self.events, self.failure, self.checkpoints, self.config)
 
     def is_begun(self) -> bool:
-        """Whether more than a recipe is here: settings that were refused before the first step bind nobody."""
+        """True if a run began here: a recipe alone, refused before the first step, may be replaced by another."""
         return any(path.exists() for path in self.everything() if path != self.config)
 
     def read_recipe(self) -> Recipe:
-        """The recipe of the run that is here."""
+        """The recipe of the run in this folder.
+
+        Raises:
+            TrainingError: if ``config.toml`` cannot be read or is not a recipe.
+        """
         try:
             text = self.config.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
@@ -91,14 +101,17 @@ class RunFolder:
 
 @contextmanager
 def locked_folder(path: Path) -> Iterator[RunFolder]:
-    """A folder that one training may write to; the lock is the operating system's, so it dies with its process.
+    """Create and lock the folder of a run; the lock is the operating system's, so it ends with its process.
+
+    Args:
+        path: folder of the run.
 
     Raises:
-        TrainingError: if it cannot be written to, or another training is writing to it.
+        TrainingError: if the folder cannot be written to, or another training is writing to it.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):  # even root finds out here about a read-only disk
+        with tempfile.TemporaryFile(dir=path):  # a read-only disk shows here, even for root
             pass
         lock = FileLock(path / _LOCK)
         lock.acquire(blocking=False)
@@ -109,12 +122,12 @@ def locked_folder(path: Path) -> Iterator[RunFolder]:
     except OSError as error:
         raise TrainingError(f"{path}: cannot write to this folder: {error.strerror or error}") from None
     try:
-        with contextlib.suppress(OSError):  # a courtesy
+        with contextlib.suppress(OSError):  # only for the message of a second training
             (path / _OWNER).write_text(f"process {os.getpid()} on {socket.gethostname()}")
         yield RunFolder(path)
     finally:
         (path / _OWNER).unlink(missing_ok=True)
-        lock.release()  # its file stays: to remove it is a race with whoever comes next
+        lock.release()  # its file stays: removing it would race with the next training
 
 
 def _owner(path: Path) -> str:
@@ -125,11 +138,16 @@ def _owner(path: Path) -> str:
 
 
 def prepare(folder: RunFolder, recipe: Recipe, fresh: bool) -> None:
-    """See that the folder holds this run or none, and write its recipe down.
+    """Check that the folder holds a run of this recipe or none, and write the recipe to it.
+
+    Args:
+        folder: locked folder of the run.
+        recipe: recipe of the run.
+        fresh: True to remove a run that is there and start over.
 
     Raises:
-        TrainingError: if another recipe's run is here; the message shows where they differ. Or if what is here was not
-            written by a training: that is never removed.
+        TrainingError: if the folder holds a run of another recipe (the message shows the differences), or files that
+            were not written by a training, which are never removed.
     """
     remove_partial(folder)
     if folder.config.exists() and folder.is_begun():
@@ -152,7 +170,7 @@ def prepare(folder: RunFolder, recipe: Recipe, fresh: bool) -> None:
 
 
 def remove_partial(folder: RunFolder) -> None:
-    """Remove files that a killed process was writing under a temporary name."""
+    """Remove temporary files that a killed process left."""
     names = "|".join(re.escape(path.name) for path in folder.everything())
     for path in folder.path.iterdir():
         if re.fullmatch(rf"\.({names})\.\d+\.[0-9a-f]{{8}}", path.name):
@@ -160,11 +178,11 @@ def remove_partial(folder: RunFolder) -> None:
 
 
 def clear(folder: RunFolder) -> None:
-    """Remove all that a run writes, the recipe last; other files stay, in its folders too."""
+    """Remove all that a run writes, the recipe last; other files stay, also in the subfolders."""
     for path in (folder.model, folder.path / MODEL_WEIGHTS, folder.metrics, folder.timing):
         path.unlink(missing_ok=True)
     shutil.rmtree(folder.failure, ignore_errors=True)
-    prune(folder.checkpoints, keep=())
+    remove_checkpoints(folder.checkpoints, keep=())
     for events in folder.events.glob("events.out.tfevents.*"):
         events.unlink()
     for path in (folder.checkpoints, folder.events):
@@ -174,7 +192,54 @@ def clear(folder: RunFolder) -> None:
 
 
 def existing_folder(path: Path) -> RunFolder:
-    """The folder of a run that is only looked at."""
+    """The folder of a run, for reading.
+
+    Raises:
+        TrainingError: if there is no such folder.
+    """
     if not path.is_dir():
         raise TrainingError(f"{path}: no such folder")
     return RunFolder(path)
+
+
+# --- folders of checkpoints ------------------------------------------------------------------------------------------
+
+
+def checkpoint_path(folder: Path, step: int) -> Path:
+    """Folder of the checkpoint of a step, within the folder of all checkpoints."""
+    return folder / f"step-{step:08d}"
+
+
+def checkpoint_steps(folder: Path) -> list[int]:
+    """Steps that have a checkpoint, damaged or not, the newest first."""
+    if not folder.is_dir():
+        return []
+    found = [int(match[1]) for entry in folder.iterdir() if (match := _CHECKPOINT.fullmatch(entry.name))]
+    return sorted(found, reverse=True)
+
+
+def remove_checkpoints(folder: Path, keep: Collection[int]) -> None:
+    """Remove all checkpoints except those of some steps; a killed process leaves none half removed.
+
+    Args:
+        folder: where the checkpoints of the run are.
+        keep: steps whose checkpoints stay.
+    """
+    for step in checkpoint_steps(folder):
+        if step not in keep:
+            put_aside(checkpoint_path(folder, step))
+    remove_leftovers(folder)
+
+
+def put_aside(path: Path) -> None:
+    """Rename a checkpoint so that it no longer counts as one; :func:`remove_leftovers` removes it."""
+    path.rename(path.with_name(f".old-{path.name}-{secrets.token_hex(4)}"))
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove checkpoints that were put aside and those that a killed process was writing."""
+    if not folder.is_dir():
+        return
+    for entry in os.scandir(folder):
+        if _LEFTOVER.fullmatch(entry.name):
+            shutil.rmtree(entry.path, ignore_errors=True)

@@ -4,8 +4,7 @@ import json
 import pytest
 
 from paircaps.errors import TrainingError
-from paircaps.training.display import Display
-from paircaps.training.runlog import Events, MetricsFile, TimingFile
+from paircaps.training.logging import MetricsFile, ProgressDisplay, TensorBoardEvents, TimingFile
 
 
 def test_rows_after_the_checkpoint_are_cut_off(tmp_path):
@@ -39,10 +38,10 @@ class Terminal(io.StringIO):
 
 def test_a_bar_in_a_terminal():
     stream = Terminal()
-    display = Display(10, 4, 32, quiet=False, stream=stream)
-    display.step(0.5, 0.75)
-    display.log(5, 0.5, 0.75)
-    display.say("a line")
+    display = ProgressDisplay(10, 4, 32, quiet=False, stream=stream)
+    display.advance_bar(0.5, 0.75)
+    display.print_step(5, 0.5, 0.75)
+    display.print_line("a line")
     display.close()
     text = stream.getvalue()
     assert "5/10" in text
@@ -54,9 +53,9 @@ def test_a_bar_in_a_terminal():
 
 def test_plain_lines_elsewhere():
     stream = io.StringIO()
-    display = Display(10, 4, 32, quiet=False, stream=stream)
-    display.step(0.5, 0.75)
-    display.log(5, 0.5, 0.75)
+    display = ProgressDisplay(10, 4, 32, quiet=False, stream=stream)
+    display.advance_bar(0.5, 0.75)
+    display.print_step(5, 0.5, 0.75)
     display.close()
     line = stream.getvalue()
     assert line.startswith("step 5/10  loss 0.5000  accuracy 75.00 %")
@@ -66,19 +65,19 @@ def test_plain_lines_elsewhere():
 
 def test_quiet():
     stream = Terminal()
-    display = Display(10, 0, 32, quiet=True, stream=stream)
-    display.step(0.5, 0.5)
-    display.log(1, 0.5, 0.5)
-    display.say("a line")
+    display = ProgressDisplay(10, 0, 32, quiet=True, stream=stream)
+    display.advance_bar(0.5, 0.5)
+    display.print_step(1, 0.5, 0.5)
+    display.print_line("a line")
     display.close()
     assert stream.getvalue() == ""
 
 
 def test_no_standard_error_at_all(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr", None)  # as under `2>&-`
-    display = Display(10, 0, 32, quiet=False)
-    display.step(0.5, 0.5)
-    display.say("a line")
+    display = ProgressDisplay(10, 0, 32, quiet=False)
+    display.advance_bar(0.5, 0.5)
+    display.print_line("a line")
     display.close()
     assert capsys.readouterr().out == ""  # where print(file=None) would have put it
 
@@ -87,11 +86,11 @@ def test_events_are_what_tensorboard_reads(tmp_path):
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    events = Events(tmp_path, 0)
+    events = TensorBoardEvents(tmp_path, 0)
     events.add("step", 3, {"loss": 0.5, "kind": "step"})
     events.close()
     read = EventAccumulator(str(tmp_path))
     read.Reload()
     assert read.Tags()["scalars"] == ["step/loss"]
     assert [(event.step, event.value) for event in read.Scalars("step/loss")] == [(3, 0.5)]
-    Events(None, 0).add("step", 3, {"loss": 0.5})
+    TensorBoardEvents(None, 0).add("step", 3, {"loss": 0.5})
