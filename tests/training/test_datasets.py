@@ -3,11 +3,12 @@ import torch
 
 from paircaps.data import AffineWarp, Brightness, Contrast, Flip, RandomCrop, Translate, load_dataset
 from paircaps.errors import RecipeError
-from paircaps.training.assemble import build_objective, count_steps, require_trainable, training_loader
+from paircaps.training.assemble import build_objective, require_trainable, training_loader
 from paircaps.training.datasets import augmentation, hold_back, load_datasets
 from paircaps.training.distributed import Processes
 from paircaps.training.recipe import Augment, Data
 from paircaps.training.recipes import load_recipe
+from paircaps.training.schedule import count_steps, count_training_images, images_per_step, steps_per_epoch
 
 
 def test_what_is_held_back_is_not_trained_on_and_does_not_depend_on_the_training_seed():
@@ -106,6 +107,16 @@ def test_a_last_batch_that_is_not_full_is_left_out_unless_it_is_the_only_one():
     only = recipe(train={"batch_size": 128})
     loader = training_loader(only, load_datasets(only.data), Processes())
     assert [len(batch) for batch in loader.epoch(0)] == [90]
+
+
+@pytest.mark.parametrize(("limit", "validation", "size"), [(99, 0.1, 64), (99, 0.1, 128), (90, 0.0, 30), (31, 0.5, 2)])
+def test_the_loader_has_as_many_batches_as_are_counted(limit, validation, size):
+    chosen = recipe(data={"limit": limit, "validation": validation}, train={"batch_size": size})
+    loader = training_loader(chosen, load_datasets(chosen.data), Processes())
+    images = count_training_images(60_000, chosen.data)
+    assert images == len(loader.dataset)
+    assert steps_per_epoch(images, size) == len(loader)
+    assert {images_per_step(images, size)} == {len(batch) for batch in loader.epoch(0)}
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from paircaps.data.metadata import METADATA
-from paircaps.training.assemble import count_steps
+from paircaps.training import schedule as training_schedule
 from paircaps.training.recipe import Data, Recipe, Schedule
+from paircaps.training.schedule import count_steps, count_training_images, images_per_step
 
 
 @dataclass(frozen=True)
@@ -24,15 +25,12 @@ class Budget:
 
 def training_images(data: Data) -> int:
     """Images that a recipe trains on: those of the split, within its limit, without those held back."""
-    count = METADATA[data.name].counts["train"]
-    if data.limit is not None:
-        count = min(count, data.limit)
-    return count - round(count * data.validation)
+    return count_training_images(METADATA[data.name].counts["train"], data)
 
 
 def steps_per_epoch(recipe: Recipe) -> int:
     """Batches of an epoch: a last one that is not full is left out, unless it is the only one."""
-    return max(1, training_images(recipe.data) // recipe.train.batch_size)
+    return training_schedule.steps_per_epoch(training_images(recipe.data), recipe.train.batch_size)
 
 
 def epochs_of(recipe: Recipe) -> float:
@@ -47,7 +45,7 @@ def total_steps(recipe: Recipe) -> int:
 
 def images_shown(recipe: Recipe) -> int:
     """Images that a whole training sees, each as often as it comes."""
-    return total_steps(recipe) * min(recipe.train.batch_size, training_images(recipe.data))
+    return total_steps(recipe) * images_per_step(training_images(recipe.data), recipe.train.batch_size)
 
 
 def share_of(recipe: Recipe, paper: Recipe) -> float:

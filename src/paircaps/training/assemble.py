@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -15,6 +13,7 @@ from paircaps.network import Network, NetworkSpec, Preparation
 from paircaps.training.datasets import Datasets, augmentation
 from paircaps.training.distributed import Processes
 from paircaps.training.recipe import Recipe, Run, options_of
+from paircaps.training.schedule import images_per_step, steps_per_epoch
 
 _LEAST_CHANNELS = 8
 """Of a strided 1×1 convolution in channels_last on a CPU; with fewer, torch 2.13 writes past its memory (LOG.md)."""
@@ -80,35 +79,35 @@ def network_spec(recipe: Recipe, dataset: ImageDataset) -> NetworkSpec:
 
 
 def training_loader(recipe: Recipe, datasets: Datasets, processes: Processes) -> Loader:
-    """Batches of the training images; a last one that is not full is left out, unless it is the only one."""
+    """Loader of the training images, with :func:`steps_per_epoch` batches per epoch.
+
+    Raises:
+        RecipeError: if the batch size or the augmentation does not fit the images or the processes.
+    """
     steps = augmentation(recipe.augment)
     if steps is not None and datasets.train.drawn and recipe.loss.decoder != "none":
         raise RecipeError("augment: these images are drawn beside their originals, which would not be augmented")
     size = recipe.train.batch_size
     if size % processes.world_size:
         raise RecipeError(f"train.batch_size: {size} images cannot be shared by {processes.world_size} processes")
+    images = len(datasets.train)
     return Loader(
         datasets.train,
         size,
         steps,
         recipe.train.seed,
-        drop_last=len(datasets.train) >= size,
+        drop_last=steps_per_epoch(images, size) * size <= images,  # all batches are full, or there is only one
         rank=processes.rank,
         world_size=processes.world_size,
     )
-
-
-def count_steps(recipe: Recipe, steps_per_epoch: int) -> int:
-    """Steps of a whole run: those of its epochs or its own number, whichever is less."""
-    epochs, steps = recipe.train.epochs, recipe.train.steps
-    return int(min(math.inf if epochs is None else epochs * steps_per_epoch, math.inf if steps is None else steps))
 
 
 def require_trainable(recipe: Recipe, objective: Objective, datasets: Datasets, processes: Processes) -> None:
     """Batch norm has nothing to learn from one image, and says so late and in its own words."""
     if not any(isinstance(part, _BatchNorm) for part in objective.modules()):
         return
-    images, accumulate = min(recipe.train.batch_size, len(datasets.train)), recipe.train.accumulate
+    images = images_per_step(len(datasets.train), recipe.train.batch_size)
+    accumulate = recipe.train.accumulate
     share = images // processes.world_size // accumulate  # of one process, at a time
     together = share if not recipe.train.sync_norm else images // accumulate
     if together < 2 or (processes.world_size > 1 and share < 1):

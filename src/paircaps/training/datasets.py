@@ -27,6 +27,7 @@ from paircaps.errors import PaircapsError, RecipeError
 from paircaps.network import Network
 from paircaps.training.recipe import Augment, Data, options_of
 from paircaps.training.run_folder import RunFolder
+from paircaps.training.schedule import count_held_back
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def open_dataset(name: str, split: str, folder: str, options: dict[str, object])
 
 def hold_back(dataset: ImageDataset, share: float, seed: int) -> tuple[ImageDataset, ImageDataset | None]:
     """Most images of a dataset to learn from, and a share of them, chosen by the seed, to choose by."""
-    count = round(len(dataset) * share)
+    count = count_held_back(len(dataset), share)
     if not count:
         return dataset, None
     if count == len(dataset):

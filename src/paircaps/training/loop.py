@@ -25,7 +25,6 @@ from paircaps.routing import Routing
 from paircaps.training.assemble import (
     build_objective,
     choose_device,
-    count_steps,
     memory_format,
     require_trainable,
     training_loader,
@@ -39,7 +38,7 @@ from paircaps.training.logging import ProgressDisplay, RunLog
 from paircaps.training.optimiser import create_optimiser
 from paircaps.training.recipe import Recipe
 from paircaps.training.run_folder import RunFolder, locked_folder, prepare
-from paircaps.training.schedule import rate
+from paircaps.training.schedule import count_steps, images_per_step, rate, steps_per_epoch
 from paircaps.training.signals import Stopped, StopSignals
 from paircaps.training.state import Average, Counters, State, Sums
 from paircaps.training.step import NotFinite, Stepper
@@ -148,7 +147,10 @@ class Training:
         self.recipe, self.folder, self.processes, self.quiet = recipe, folder, processes, quiet
         self.datasets = (datasets or load_datasets(recipe.data)).to(device)
         self.loader = training_loader(recipe, self.datasets, processes)
-        self.steps = count_steps(recipe, len(self.loader))
+        images, batch_size = len(self.datasets.train), recipe.train.batch_size
+        self.steps_per_epoch = steps_per_epoch(images, batch_size)
+        self.images_per_step = images_per_step(images, batch_size)
+        self.steps = count_steps(recipe, self.steps_per_epoch)
         self.stop = StopSignals()
 
         objective = build_objective(recipe, self.datasets, device)
@@ -186,7 +188,7 @@ class Training:
 
     def batches(self) -> Iterator[Batch]:
         """The share that this process has of every batch still to come."""
-        epoch, start = divmod(self.state.counters.step, len(self.loader))
+        epoch, start = divmod(self.state.counters.step, self.steps_per_epoch)
         while True:
             yield from self.loader.epoch(epoch, start)
             epoch, start = epoch + 1, 0
@@ -194,11 +196,10 @@ class Training:
     def step(self, batch: Batch) -> int:
         """One step and its log; the signal that some process was sent, or 0."""
         counters, recipe = self.state.counters, self.recipe
-        epoch, place = divmod(counters.step, len(self.loader))
-        lr = recipe.optimiser.lr * rate(recipe.schedule, counters.step, self.steps, len(self.loader))
-        images = min(self.loader.batch_size, len(self.datasets.train) - place * self.loader.batch_size)
+        epoch, place = divmod(counters.step, self.steps_per_epoch)
+        lr = recipe.optimiser.lr * rate(recipe.schedule, counters.step, self.steps, self.steps_per_epoch)
         try:
-            sums, gradient, signal = self.stepper(batch, images, lr, self.stop.number)
+            sums, gradient, signal = self.stepper(batch, self.images_per_step, lr, self.stop.number)
         except NotFinite as error:
             raise self._failed(error, epoch, place) from None
         counters.step += 1
@@ -206,20 +207,20 @@ class Training:
         counters.epoch.add(sums)
         self.log.display.advance_bar(sums.loss / sums.images, sums.right / sums.images)
         if counters.step % recipe.train.log_every == 0:
-            self.log.log_steps(counters.step / len(self.loader), lr, gradient)
+            self.log.log_steps(counters.step / self.steps_per_epoch, lr, gradient)
         return signal or (self.stop.number if self.processes.world_size == 1 else 0)
 
     # --- validation and test -------------------------------------------------------------------------------------
 
     def _evaluation_is_due(self) -> bool:
         step = self.state.counters.step
-        at_end_of_epoch = step > 0 and step % (len(self.loader) * self.recipe.evaluate.every) == 0
+        at_end_of_epoch = step > 0 and step % (self.steps_per_epoch * self.recipe.evaluate.every) == 0
         return self.state.counters.evaluated != step and (at_end_of_epoch or step == self.steps)
 
     def _evaluate(self) -> None:
         """The row of an epoch, with validation if images were held back for it, and a checkpoint."""
         counters = self.state.counters
-        row: dict[str, Any] = {"epoch": counters.step / len(self.loader), **counters.epoch.means("train_")}
+        row: dict[str, Any] = {"epoch": counters.step / self.steps_per_epoch, **counters.epoch.means("train_")}
         if self.datasets.validation is not None:
             self.evaluator.load_weights(self.state.evaluated_weights())
             evaluation = self.evaluator.evaluate(self.datasets.validation)
@@ -306,7 +307,7 @@ class Training:
         return (
             f"{self.folder.path}: {model.name}{routed}, {self.loss_name} loss; {len(datasets.train):,} images to train "
             f"on, {held:,} to choose by, {len(datasets.test):,} to test on; steps: {self.steps:,} of "
-            f"{min(self.loader.batch_size, len(datasets.train)):,}"
+            f"{self.images_per_step:,}"
         )
 
 

@@ -1,27 +1,75 @@
-"""The learning rate as a pure function of the step: there is nothing to save for a resume."""
+"""Length of a run and its learning rate, as pure functions: a resume has nothing of them to restore."""
 
 from __future__ import annotations
 
 import math
 
-from paircaps.training.recipe import Schedule
+from paircaps.training.recipe import Data, Recipe, Schedule
 
 ONE_CYCLE_START = 1 / 25
 """Share of the highest rate that one-cycle starts at."""
 
 
-def rate(schedule: Schedule, step: int, steps: int, steps_per_epoch: int) -> float:
-    """The share of the highest learning rate for a step.
+# --- length ----------------------------------------------------------------------------------------------------------
+
+
+def count_held_back(images: int, share: float) -> int:
+    """Number of images held back for validation.
 
     Args:
-        schedule: its kind and numbers.
-        step: from 0.
-        steps: of the whole run.
-        steps_per_epoch: how many make an epoch.
+        images: images of the training split, within its limit.
+        share: share to hold back, ``data.validation`` of the recipe.
+    """
+    return round(images * share)
+
+
+def count_training_images(split_images: int, settings: Data) -> int:
+    """Number of images that a recipe trains on: those within its limit, without those held back for validation.
+
+    Args:
+        split_images: images of the whole training split.
+        settings: section ``data`` of the recipe.
+    """
+    images = split_images if settings.limit is None else min(split_images, settings.limit)
+    return images - count_held_back(images, settings.validation)
+
+
+def steps_per_epoch(images: int, batch_size: int) -> int:
+    """Number of batches per epoch: an incomplete last batch is left out, unless it is the only one.
+
+    Args:
+        images: images that the run trains on.
+        batch_size: images per step, of all processes together.
+    """
+    return max(1, images // batch_size)
+
+
+def images_per_step(images: int, batch_size: int) -> int:
+    """Number of images of every step: a full batch, or all images if they are fewer."""
+    return min(images, batch_size)
+
+
+def count_steps(recipe: Recipe, steps_per_epoch: int) -> int:
+    """Number of steps of a whole run: by ``train.epochs`` or ``train.steps``, whichever is less."""
+    epochs, steps = recipe.train.epochs, recipe.train.steps
+    return int(min(math.inf if epochs is None else epochs * steps_per_epoch, math.inf if steps is None else steps))
+
+
+# --- learning rate ---------------------------------------------------------------------------------------------------
+
+
+def rate(schedule: Schedule, step: int, steps: int, steps_per_epoch: int) -> float:
+    """Learning rate of a step, as a share of the highest rate.
+
+    Args:
+        schedule: section ``schedule`` of the recipe.
+        step: number of the step, from 0.
+        steps: steps of the whole run.
+        steps_per_epoch: steps per epoch.
     """
     if schedule.name == "one-cycle":
         return _one_cycle(schedule, step, steps)
-    warm_up = schedule.warm_up * steps_per_epoch
+    warm_up = schedule.warm_up * steps_per_epoch  # in steps
     if step < warm_up:
         return (step + 1) / (math.floor(warm_up) + 1)
     epoch = step / steps_per_epoch
@@ -41,6 +89,6 @@ def _one_cycle(schedule: Schedule, step: int, steps: int) -> float:
     return _cosine(1, schedule.final, (step - rise) / max(1, steps - rise))
 
 
-def _cosine(start: float, end: float, way: float) -> float:
-    """From start to end along half a cosine."""
-    return end + (start - end) * (1 + math.cos(math.pi * way)) / 2
+def _cosine(start: float, end: float, progress: float) -> float:
+    """Value between start and end along half a cosine; progress is 0 at the start and 1 at the end."""
+    return end + (start - end) * (1 + math.cos(math.pi * progress)) / 2
