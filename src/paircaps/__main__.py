@@ -7,21 +7,30 @@ import signal
 import sys
 from types import FrameType
 
+COMPLETE = "__complete"
+"""Hidden command that the scripts of ``paircaps completion`` call: candidates for the last word."""
+
 
 def main() -> int:
     """Run one command and return its exit code."""
+    if sys.argv[1:2] == [COMPLETE]:
+        from paircaps.cli.completion import print_candidates
+
+        return print_candidates(sys.argv[2:])
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not where Ctrl-C is ignored, as under nohup
     if ours:
         signal.signal(signal.SIGINT, _leave)
-    from paircaps.cli import main as run  # seconds, most of them PyTorch's
+    from paircaps.cli import main as run
 
-    if ours:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    return run()
+    def loaded() -> None:
+        if ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    return run(loaded=loaded)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """End at once: nothing has been begun, and an exception would end as anything in the middle of an import."""
+    """End at once: nothing has been begun, and an exception in the middle of an import could end in any way."""
     os.write(2, b"paircaps: stopped\n")
     os._exit(128 + number)
 

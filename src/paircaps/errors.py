@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 
 class PaircapsError(Exception):
     """Something that cannot be done; the message says what, with the value, and what is allowed."""
@@ -25,3 +27,16 @@ class TrainingError(PaircapsError):
 
 class FolderBusyError(TrainingError):
     """Another process is training in the same folder."""
+
+
+class Stopped(Exception):  # noqa: N818 (nothing went wrong)
+    """A training was asked to stop, and has saved its state.
+
+    Args:
+        number: number of the signal.
+        step: step at which the training stopped.
+    """
+
+    def __init__(self, number: int, step: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name} at step {step:,}; the same command goes on")
+        self.code = 128 + number

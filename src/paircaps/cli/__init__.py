@@ -1,4 +1,8 @@
-"""The command ``paircaps``: one file a group of subcommands, one thin function each.
+"""The command ``paircaps``.
+
+A command is a line of ``COMMANDS``, its arguments in ``parsers/``, and a function that runs it in the file that is
+named beside them. Arguments are declared when their command is asked for, and the function's file is imported after
+the words are parsed: help, a wrong command and shell completion import no PyTorch and answer at once.
 
 Exit codes: 0 done; 1 could not be done, and a sentence on standard error says why; 2 a wrong command line
 or recipe; 130 Ctrl-C; 143 SIGTERM.
@@ -12,22 +16,45 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import paircaps
-from paircaps.cli import bench, data, demo, equivariance, estimate, evaluate, explain, reproduce, serve, train
-from paircaps.errors import PaircapsError, RecipeError
-from paircaps.training.signals import Stopped
+from paircaps.cli.parser import CommandParser, load_function
+from paircaps.errors import PaircapsError, RecipeError, Stopped
+
+COMMANDS = {
+    "train": ("train:declare_train", "train a network by a recipe, or continue a training that was stopped"),
+    "evaluate": ("evaluate:declare_evaluate", "test a trained network on a dataset"),
+    "predict": ("evaluate:declare_predict", "classify pictures with a trained network"),
+    "explain": ("explain:declare", "draw reconstructions, perturbations, agreement and parse trees of a network"),
+    "equivariance": ("equivariance:declare", "measure how well poses follow transformations of the image"),
+    "serve": ("serve:declare", "open a page in the browser to draw on and watch networks classify"),
+    "demo": ("demo:declare", "compare three routings and a pooling network in a few minutes"),
+    "reproduce": ("reproduce:declare_reproduce", "reproduce tables and figures of the paper"),
+    "report": ("reproduce:declare_report", "write a page with the paper's results beside reproduced ones"),
+    "data": ("data:declare", "list, download, show and check datasets"),
+    "estimate": ("estimate:declare", "estimate parameters, operations and memory of a model"),
+    "bench": ("bench:declare", "measure speed and memory on this machine"),
+    "replay": ("train:declare_replay", "repeat the step at which a training failed, and find the first bad layer"),
+    "completion": ("completion:declare", "print a script for completion in bash, zsh or fish"),
+}
+"""Every command: the function in ``parsers/`` that declares its arguments, and its help in one line."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+def main(arguments: Sequence[str] | None = None, loaded: Callable[[], object] = lambda: None) -> int:
+    """Run one command and return its exit code.
+
+    Args:
+        arguments: words after ``paircaps``; those of the process without it.
+        loaded: called when everything is imported, before the command begins its work.
+    """
     try:
-        _speak_any_language()
-        warnings.showwarning = _say
+        _prepare_streams()
+        warnings.showwarning = _print_warning
         warnings.filterwarnings("ignore", message="Image size .* exceeds limit")  # Pillow's; an error of ours says more
-        options = _parser().parse_args(arguments)
-        code = options.run(options)
+        options = build_parser().parse_args(arguments)
+        run: Callable[[argparse.Namespace], int] = load_function(options.run)
+        loaded()
+        code = run(options)
         if sys.stdout is not None:  # as under `>&-`
             sys.stdout.flush()
     except RecipeError as error:
@@ -36,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error))
     except (Stopped, KeyboardInterrupt) as error:
         return _stopped(error)
-    except BrokenPipeError:  # the reader of a pipe, `| head`, has seen enough
+    except BrokenPipeError:  # the reader of a pipe, `| head`, has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except OSError as error:
@@ -44,31 +71,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser() -> CommandParser:
+def build_parser() -> CommandParser:
+    """Parser of the command line; each command declares its arguments when it is asked for."""
     parser = CommandParser(prog="paircaps", description="Capsule networks by pairwise agreement.")
     parser.add_argument("--version", action="version", version=f"paircaps {paircaps.__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in (train, evaluate, demo, data, bench, estimate, explain, equivariance, serve, reproduce):
-        group.add_commands(commands)
+    for name, (declaration, help_text) in COMMANDS.items():
+        command = commands.add_parser(name, help=help_text, add_help=name != "train")  # train's parser has its own
+        command.declare = _declares(declaration)
     return parser
 
 
-class CommandParser(argparse.ArgumentParser):
-    """A parser of a command, whose words another one may take over: ``delegate``, from words to options."""
-
-    delegate: Callable[[Sequence[str]], argparse.Namespace] | None = None
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore
-        """Leave it to the delegate, if there is one."""
-        if self.delegate is None:
-            return super().parse_known_args(args, namespace)
-        return self.delegate(args or []), []
+def _declares(declaration: str) -> Callable[[CommandParser], None]:
+    return lambda parser: load_function(f"parsers.{declaration}")(parser)
 
 
-def _speak_any_language() -> None:
-    """Where a terminal has no ×, print a question mark, not a traceback. A closed stream leads nowhere.
+def _prepare_streams() -> None:
+    """Print a question mark where a terminal has no ×, and open closed streams on the null device.
 
-    Else the first file that is opened would get its number, and what a library writes to standard error.
+    Else the first file that is opened would get the number of a closed stream, and what a library writes to it.
     """
     for number in range(3):
         try:
@@ -81,7 +102,7 @@ def _speak_any_language() -> None:
 
 
 def _stopped(error: BaseException) -> int:
-    """A Ctrl-C while a training that has saved its state is on its way out changes nothing of what is said."""
+    """Say why the command stopped: a Ctrl-C after a training has saved its state does not hide that it has."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, Stopped):
@@ -95,6 +116,6 @@ def _fail(reason: str, code: int = 1) -> int:
     return code
 
 
-def _say(message: Warning | str, *_: object, **__: object) -> None:
-    """A warning as a sentence, without the line of code it came from."""
+def _print_warning(message: Warning | str, *_: object, **__: object) -> None:
+    """Print a warning as a sentence, without the line of code it came from."""
     print(f"paircaps: note: {message}", file=sys.stderr)

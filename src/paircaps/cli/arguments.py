@@ -1,4 +1,4 @@
-"""Arguments that several commands take."""
+"""Arguments that several commands take. Nothing here imports PyTorch."""
 
 from __future__ import annotations
 
@@ -8,20 +8,19 @@ import math
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from paircaps.data import ImageDataset
-from paircaps.data.named import load_named
-from paircaps.training.datasets import own_dataset
+from paircaps.cli.names import DATASETS
+from paircaps.cli.parser import suggest
 
 
-def data_folder() -> argparse.ArgumentParser:
-    """A parent parser with ``--data-dir``."""
-    parent = argparse.ArgumentParser(add_help=False)
-    parent.add_argument("--data-dir", type=path, metavar="DIR", help="a folder to look in first; downloads go there")
-    return parent
+def add_data_folder(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--data-dir``."""
+    parser.add_argument(
+        "--data-dir", type=path, metavar="DIR", help="folder to search first for datasets; downloads are saved there"
+    )
 
 
 def path(text: str) -> Path:
-    """The type of an argument that is a path, with ~ for one's home."""
+    """Type of an argument that is a path; ~ is the user's home."""
     if not text:
         raise argparse.ArgumentTypeError("must not be empty")
     return Path(text).expanduser()
@@ -31,8 +30,8 @@ def add_option(parser: argparse.ArgumentParser, what: str, reserved: Collection[
     """Declare ``--option KEY=VALUE``, which may be given several times.
 
     Args:
-        parser: of the command.
-        what: it is an option of, and an example.
+        parser: parser of the command.
+        what: what has the option, and an example, for the help: ``"of the model, as streaming=False"``.
         reserved: keys that have arguments of their own.
     """
 
@@ -47,12 +46,12 @@ def add_option(parser: argparse.ArgumentParser, what: str, reserved: Collection[
         except (ValueError, SyntaxError):
             return key, value  # text needs no quotes
 
-    help_text = f"{what}; may be given several times"
+    help_text = f"option {what}; may be given several times"
     parser.add_argument("--option", action="append", default=[], type=parse, metavar="KEY=VALUE", help=help_text)
 
 
 def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
-    """The type of an argument that is a whole number within bounds."""
+    """Type of an argument that is a whole number within bounds."""
 
     def parse(text: str) -> int:
         allowed = f"of at least {least}" if most is None else f"from {least} to {most}"
@@ -68,7 +67,7 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
 
 
 def positive_number(text: str) -> float:
-    """The type of an argument that is a number above 0."""
+    """Type of an argument that is a number above 0."""
     try:
         value = float(text)
     except ValueError:
@@ -78,14 +77,26 @@ def positive_number(text: str) -> float:
     return value
 
 
+def add_data(parser: argparse.ArgumentParser, help_text: str) -> None:
+    """Declare ``--data NAME``."""
+    suggest(parser.add_argument("--data", metavar="NAME", help=help_text), DATASETS)
+
+
 def add_dataset_option(parser: argparse.ArgumentParser) -> None:
     """Declare ``--option`` of a dataset."""
     add_option(parser, "of a dataset, as image_size=64", ("name", "split", "root"))
 
 
-def named_or_own(folder: Path, options: argparse.Namespace, split: str) -> ImageDataset:
-    """The dataset of ``--data``, or the one that the training of a folder tested on, as it was loaded then."""
-    given = dict(options.option)
-    if options.data is not None:
-        return load_named(options.data, split, options.data_dir, given)
-    return own_dataset(folder, split, options.data_dir, given)
+def add_output(command: argparse.ArgumentParser, run: str, *, picture: bool = False) -> None:
+    """Declare ``--json`` and ``-o``, and the function that runs the command.
+
+    Args:
+        command: parser of the command.
+        run: ``"module:function"`` in ``paircaps.cli``.
+        picture: whether the result can be drawn.
+    """
+    command.add_argument("--json", action="store_true", help="print JSON in place of tables")
+    kinds = "JSON if it ends in .json" + (", a picture in .png" if picture else "") + ", else tables"
+    help_text = f"write the result to a file too, {kinds}; may be given several times"
+    command.add_argument("-o", "--out", type=path, action="append", default=[], metavar="FILE", help=help_text)
+    command.set_defaults(run=run)

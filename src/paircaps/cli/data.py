@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from paircaps.cli.arguments import add_dataset_option, data_folder, path, whole_number
 from paircaps.data.contact_sheet import contact_sheet, require_picture_name, save_picture
 from paircaps.data.dataset import ImageDataset
 from paircaps.data.errors import DataError
@@ -22,40 +21,6 @@ from paircaps.data.registry import require_known
 
 _OPTIONAL = {("svhn", "extra")}
 """Splits that are fetched and checked only when they are asked for by name."""
-
-
-def add_commands(commands: Any) -> None:
-    """Declare ``data`` and its subcommands."""
-    data = commands.add_parser("data", help="find, fetch, look at and check datasets")
-    group = data.add_subparsers(metavar="WHAT", required=True)
-    common = data_folder()
-
-    listing = group.add_parser("list", parents=[common], help="what is here, where, its licence and citation")
-    listing.add_argument("--json", action="store_true", help="as JSON")
-    listing.set_defaults(run=list_datasets)
-
-    get = group.add_parser("get", parents=[common], help="download a dataset, or say where it is")
-    get.add_argument(
-        "names", nargs="+", metavar="NAME", help=", ".join(name for name in METADATA if METADATA[name].files)
-    )
-    get.add_argument("--split", help="only this one, such as svhn's extra")
-    get.set_defaults(run=get_datasets)
-
-    show = group.add_parser("show", parents=[common], help="a labelled contact sheet")
-    show.add_argument("name", metavar="NAME", help="a dataset, or a folder with one subfolder a class")
-    show.add_argument("-o", "--out", type=path, required=True, metavar="PICTURE", help="a .png, .jpg or .webp file")
-    show.add_argument("--split", help="train unless told, or what there is")
-    show.add_argument("--columns", type=whole_number(1, 100), default=10, help="images in a row")
-    show.add_argument("--rows", type=whole_number(1, 100), help="most rows, 12 unless told (of pairs, 5)")
-    show.add_argument("--seed", type=whole_number(0), default=0, help="which images")
-    add_dataset_option(show)
-    show.set_defaults(run=show_dataset)
-
-    check = group.add_parser("check", parents=[common], help="read a dataset whole and compare its checksums")
-    check.add_argument("names", nargs="+", metavar="NAME", help="a dataset, or a folder of pictures")
-    check.add_argument("--split", help="only this one")
-    add_dataset_option(check)
-    check.set_defaults(run=check_datasets)
 
 
 def list_datasets(options: argparse.Namespace) -> int:

@@ -4,36 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Any
 
 from paircaps._utils.machine import machine_line
-from paircaps.cli.arguments import add_dataset_option, data_folder, named_or_own, path, whole_number
-from paircaps.cli.output import add_output, require_places, show_result
+from paircaps.cli.datasets import named_or_own
+from paircaps.cli.output import require_places, show_result
 from paircaps.data import ImageDataset
 from paircaps.errors import PaircapsError
 from paircaps.explain import measure, upright
-from paircaps.explain.equivariance import IMAGES
 from paircaps.explain.plots import draw_equivariance
 from paircaps.explain.report import as_markdown
 from paircaps.model_files import find_models, load
 from paircaps.network import Network
 from paircaps.training.datasets import require_classes, require_shape
-
-
-def add_commands(commands: Any) -> None:
-    """Declare ``equivariance``."""
-    follow = commands.add_parser(
-        "equivariance", parents=[data_folder()], help="measure how well poses follow the world, network by network"
-    )
-    follow.add_argument(
-        "folders", nargs="+", type=path, metavar="DIR", help="the --out of a training, or a folder of several"
-    )
-    follow.add_argument("--data", metavar="NAME", help="images to warp: a dataset, or a folder of pictures")
-    help_text = "warped images to fit the read-out on, and as many to test it on (%(default)s)"
-    follow.add_argument("--images", type=whole_number(100, 1_000_000), default=IMAGES, help=help_text)
-    follow.add_argument("--seed", type=whole_number(0), default=0, help="of the warps")
-    add_dataset_option(follow)
-    add_output(follow, run_equivariance, picture=True)
 
 
 def run_equivariance(options: argparse.Namespace) -> int:

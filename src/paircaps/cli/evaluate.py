@@ -8,9 +8,8 @@ import shutil
 import sys
 from typing import Any
 
-from paircaps.cli.arguments import add_dataset_option, data_folder, named_or_own, path, whole_number
+from paircaps.cli.datasets import named_or_own
 from paircaps.data import ImageDataset
-from paircaps.data.pictures import FITS
 from paircaps.errors import ModelFileError
 from paircaps.losses import Loss, Objective
 from paircaps.model_files import load, read_facts
@@ -19,30 +18,6 @@ from paircaps.training.datasets import require_fitting
 from paircaps.training.evaluation import Evaluation, evaluate
 
 _WIDEST_TABLE = 20
-
-
-def add_commands(commands: Any) -> None:
-    """Declare ``evaluate`` and ``predict``."""
-    judge = commands.add_parser("evaluate", parents=[data_folder()], help="test a trained network")
-    judge.add_argument("folder", type=path, metavar="DIR", help="the --out of a training")
-    judge.add_argument(
-        "--data", metavar="NAME", help="a dataset, or a folder of pictures; that of the training unless told"
-    )
-    judge.add_argument("--split", default="test", help="test unless told")
-    judge.add_argument("--limit", type=whole_number(1), help="look at no more images than this, taken at random")
-    judge.add_argument("--batch-size", type=whole_number(1), default=256, help="images at a time")
-    judge.add_argument("--mirror", action="store_true", help="take the mean with mirror images, as a recipe may")
-    judge.add_argument("--json", action="store_true", help="as JSON")
-    add_dataset_option(judge)
-    judge.set_defaults(run=run_evaluate)
-
-    guess = commands.add_parser("predict", help="say what pictures show")
-    guess.add_argument("folder", type=path, metavar="DIR", help="the --out of a training")
-    guess.add_argument("files", nargs="+", metavar="FILE", help="pictures, folders of them, or - for standard input")
-    guess.add_argument("--fit", choices=FITS, default="pad", help="how a picture of another aspect is fitted")
-    guess.add_argument("--invert", action="store_true", help="exchange dark and light: dark digits on light paper")
-    guess.add_argument("--json", action="store_true", help="as JSON, one object a line")
-    guess.set_defaults(run=run_predict)
 
 
 def run_evaluate(options: argparse.Namespace) -> int:

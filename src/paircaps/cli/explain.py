@@ -7,15 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from paircaps._utils.files import write_whole
-from paircaps.cli.arguments import add_dataset_option, data_folder, named_or_own, path, whole_number
+from paircaps.cli.datasets import named_or_own
+from paircaps.cli.names import VIEWS
 from paircaps.data import DataError
-from paircaps.data.pictures import FITS
 from paircaps.errors import PaircapsError
 from paircaps.explain import agreement, perturb, pose_range, reconstruct, tree
 from paircaps.explain.plots import (
@@ -31,30 +30,10 @@ from paircaps.network import Network
 from paircaps.predict import find_pictures, read_picture
 from paircaps.training.datasets import require_shape
 
-VIEWS = ("reconstruct", "perturb", "agreement", "tree")
-_COUNT, _MOST = 8, 500
+_MOST = 500
+"""Most pictures of one command."""
 _A_SHEET = {"reconstruct": 50, "agreement": 8}
 """Images on one sheet."""
-
-
-def add_commands(commands: Any) -> None:
-    """Declare ``explain``."""
-    inside = commands.add_parser("explain", parents=[data_folder()], help="draw what goes on inside a network")
-    inside.add_argument("folder", type=path, metavar="DIR", help="the --out of a training")
-    help_text = "pictures, folders of them, or - for standard input; a few of the run's own test images unless told"
-    inside.add_argument("files", nargs="*", metavar="FILE", help=help_text)
-    inside.add_argument("-o", "--out", type=path, required=True, metavar="OUT", help="a folder for the pictures")
-    inside.add_argument(
-        "--only", action="append", choices=VIEWS, help="draw only this; may be given several times (all that can be)"
-    )
-    inside.add_argument("--class", dest="label", metavar="NAME", help="look at this class, not at the most active one")
-    inside.add_argument("--data", metavar="NAME", help="take images of this dataset, or folder of pictures")
-    inside.add_argument("--split", default="test", help="test unless told")
-    inside.add_argument("--count", type=whole_number(1, 100), default=_COUNT, help="images of a dataset (%(default)s)")
-    inside.add_argument("--fit", choices=FITS, default="pad", help="how a picture of another aspect is fitted")
-    inside.add_argument("--invert", action="store_true", help="exchange dark and light: dark digits on light paper")
-    add_dataset_option(inside)
-    inside.set_defaults(run=run_explain)
 
 
 @dataclass(frozen=True)

@@ -9,21 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from paircaps._utils.files import write_whole
-from paircaps.cli.arguments import path
 from paircaps.data.errors import DataError
 
 BenchResult = dict[str, Any]
-
-
-def add_output(
-    command: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int], *, picture: bool = False
-) -> None:
-    """Declare ``--json`` and ``-o``, and what runs the command."""
-    command.add_argument("--json", action="store_true", help="print JSON in place of tables")
-    kinds = "JSON if it ends in .json" + (", a picture in .png" if picture else "") + ", else tables"
-    help_text = f"write it to a file too, {kinds}; may be given several times"
-    command.add_argument("-o", "--out", type=path, action="append", default=[], metavar="FILE", help=help_text)
-    command.set_defaults(run=run)
 
 
 def require_places(files: list[Path], *, picture: bool = False) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
-from paircaps.cli.arguments import path, positive_number, whole_number
 from paircaps.errors import RecipeError
 from paircaps.paper.experiments import ALL, experiments, find_experiments
 from paircaps.paper.plan import RUNS, Choice, listed
@@ -15,72 +13,6 @@ from paircaps.paper.report import write_report
 from paircaps.paper.reproduce import ReproduceSummary, reproduce, require_known
 from paircaps.paper.training_length import Budget
 from paircaps.training.recipe_io import RecipeTree, merge, parse_setting
-
-_ABOUT = """
-Make tables and figures of the paper again, each of ordinary trainings, and write a report of them. The same command
-again goes on where it was stopped, and skips what is done. What has no data here is told, and left out.
-"""
-_ABOUT_REPORT = """
-Write report.html, one page that needs nothing beside it, and report.md with its pictures, from what is in the folder.
-"""
-
-
-def add_commands(commands: Any) -> None:
-    """Declare ``reproduce`` and ``report``."""
-    names = ", ".join((*experiments(), ALL))
-    command = commands.add_parser("reproduce", help="make tables and figures of the paper again", description=_ABOUT)
-    command.add_argument(
-        "names",
-        nargs="*",
-        metavar="NAME",
-        help=f"{names}; table4 comes with table3, and table2-small, which is not in the paper, not with all",
-    )
-    command.add_argument("--list", action="store_true", help="what each needs, and how long it would take here")
-    command.add_argument("--out", type=path, metavar="DIR", help="the folder of all results")
-    command.add_argument(
-        "--seeds", type=whole_number(1, 1000), metavar="N", help="how many seeds; the paper's number without it"
-    )
-    lengths = command.add_mutually_exclusive_group()
-    lengths.add_argument(
-        "--epochs",
-        type=whole_number(1, 1_000_000),
-        metavar="N",
-        help="length of every training; the paper's without it",
-    )
-    lengths.add_argument(
-        "--hours", type=positive_number, metavar="H", help="time of all trainings together, estimated beforehand"
-    )
-    command.add_argument("--limit", type=whole_number(32), metavar="N", help="images of each split, at most")
-    command.add_argument(
-        "--short",
-        action="store_true",
-        help="take settings that suit short trainings: one-cycle, where needed at a higher rate; the report says so",
-    )
-    command.add_argument(
-        "--data", action="append", default=[], metavar="NAME", help="this dataset only; may be given several times"
-    )
-    command.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="NETWORK",
-        help="this network only, as fm or pool; may be given several times",
-    )
-    command.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="SECTION.KEY=VALUE",
-        help="change a setting of every training, as train.ema=0.999; the report says so; may be given several times",
-    )
-    command.add_argument("--quiet", action="store_true", help="show no progress within a training")
-    command.set_defaults(run=run_reproduce)
-
-    report = commands.add_parser(
-        "report", help="the paper's tables and figures beside ours, as a page", description=_ABOUT_REPORT
-    )
-    report.add_argument("folder", type=path, metavar="DIR", help="the --out of paircaps reproduce")
-    report.set_defaults(run=run_report)
 
 
 def run_reproduce(options: argparse.Namespace) -> int:

@@ -32,17 +32,6 @@ Several processes: torchrun --nproc-per-node N -m paircaps train ...
 """
 
 
-def add_commands(commands: Any) -> None:
-    """Declare ``train`` and ``replay``."""
-    parser = commands.add_parser("train", help="train a network by a recipe, or go on with it", add_help=False)
-    parser.delegate = _parse
-
-    again = commands.add_parser("replay", help="look again at the step at which a training stopped")
-    again.add_argument("folder", type=path, metavar="DIR", help="the --out of the training")
-    again.add_argument("--json", action="store_true", help="as JSON")
-    again.set_defaults(run=run_replay)
-
-
 def _parser() -> Any:
     parser = recipe_parser("paircaps train")
     parser.usage = "paircaps train RECIPE --out DIR [--fresh] [--quiet] [--print-config] [--SECTION.KEY VALUE ...]"
@@ -57,7 +46,7 @@ def _parser() -> Any:
     return parser
 
 
-def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of ``train``; what jsonargparse refuses is said in our words."""
     for word in arguments:
         key = word.split("=")[0].removeprefix("--")
@@ -72,7 +61,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         raise RecipeError(f"RECIPE is missing: one of {', '.join(list_recipes())}, or the path of a .toml file")
     recipe = recipe_from_tree(merge(read_tree(given.recipe), with_places(overrides_to_tree(given), Path.cwd())))
     return argparse.Namespace(
-        run=run_train,
+        run="train:run_train",
         recipe=recipe,
         out=path(given["out"]) if given.get("out") else None,
         fresh=bool(given.get("fresh")),

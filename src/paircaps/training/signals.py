@@ -10,22 +10,13 @@ import threading
 import time
 from types import FrameType, TracebackType
 
+from paircaps.errors import Stopped
+
+__all__ = ["PATIENCE", "StopSignals", "Stopped"]
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PATIENCE = 8.0
 """Seconds from a signal to the end, whatever is going on: a step of a large network can take longer."""
-
-
-class Stopped(Exception):  # noqa: N818 (nothing went wrong)
-    """A training that was asked to stop, and has saved its state.
-
-    Args:
-        number: of the signal.
-        step: at which it stopped.
-    """
-
-    def __init__(self, number: int, step: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name} at step {step:,}; the same command goes on")
-        self.code = 128 + number
 
 
 class StopSignals:

@@ -1,0 +1,36 @@
+"""Names that help and shell completion show without importing the rooms that define them.
+
+Importing those rooms imports PyTorch, which takes seconds. ``tests/cli/test_instant.py`` compares every constant with
+its origin, so that a new name is added here too.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+DATASETS = (
+    *("affine-glyphs", "affine-mnist", "affnist", "cifar10", "fashion-mnist", "glyphs", "mnist", "multi-glyphs"),
+    *("multi-mnist", "smallnorb", "svhn", "translated-glyphs", "translated-mnist"),
+)
+DOWNLOADS = ("mnist", "fashion-mnist", "cifar10", "svhn", "smallnorb", "affnist")
+"""Datasets with published files."""
+ROUTINGS = ("dynamic", "em", "fm")
+MODELS = (
+    *("capsnet", "capsnet-light", "capsnet-pool", "capsnet-pool-light"),
+    *("resnet-caps", "resnet-caps-medium", "resnet-caps-small"),
+    *("resnet-pool", "resnet-pool-medium", "resnet-pool-small"),
+)
+EXPERIMENTS = ("fig4", "fig5", "table1", "table2", "table2-small", "table3", "table5", "table6")
+ALL_EXPERIMENTS = "all"
+FITS = ("crop", "pad", "stretch")
+"""Ways to fit a picture into the network's image."""
+VIEWS = ("reconstruct", "perturb", "agreement", "tree")
+"""Pictures of ``paircaps explain``."""
+EQUIVARIANCE_IMAGES = 4000
+"""Default number of warped images of ``paircaps equivariance``."""
+
+
+def shipped_recipes() -> list[str]:
+    """Names of the recipes that come with the package."""
+    folder = Path(__file__).parent.parent / "training" / "recipes"
+    return sorted(path.stem for path in folder.glob("*.toml"))

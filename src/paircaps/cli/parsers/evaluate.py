@@ -1,0 +1,35 @@
+"""Arguments of ``paircaps evaluate`` and ``paircaps predict``."""
+
+from __future__ import annotations
+
+from paircaps.cli.arguments import add_data, add_data_folder, add_dataset_option, path, whole_number
+from paircaps.cli.names import FITS
+from paircaps.cli.parser import CommandParser
+
+
+def declare_evaluate(parser: CommandParser) -> None:
+    """Declare the arguments of ``evaluate``."""
+    add_data_folder(parser)
+    parser.add_argument("folder", type=path, metavar="DIR", help="folder of the run: the --out of its training")
+    add_data(parser, "a dataset, or a folder of pictures (default: the test images of the training)")
+    parser.add_argument("--split", default="test", help="split of the dataset (default: %(default)s)")
+    parser.add_argument("--limit", type=whole_number(1), help="most images to evaluate, taken at random")
+    parser.add_argument("--batch-size", type=whole_number(1), default=256, help="images at a time (%(default)s)")
+    parser.add_argument(
+        "--mirror", action="store_true", help="average the activations of each image and of its mirror image"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_dataset_option(parser)
+    parser.set_defaults(run="evaluate:run_evaluate")
+
+
+def declare_predict(parser: CommandParser) -> None:
+    """Declare the arguments of ``predict``."""
+    parser.add_argument("folder", type=path, metavar="DIR", help="folder of the run: the --out of its training")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="pictures, folders of them, or - for standard input")
+    parser.add_argument(
+        "--fit", choices=FITS, default="pad", help="how to fit a picture of another shape (%(default)s)"
+    )
+    parser.add_argument("--invert", action="store_true", help="exchange dark and light, for dark digits on light paper")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
+    parser.set_defaults(run="evaluate:run_predict")
