@@ -75,4 +75,4 @@ def suggestions(action: argparse.Action) -> list[str]:
     if action.choices is not None:
         return [str(choice) for choice in action.choices]
     names: Any = getattr(action, "suggestions", ())
-    return list(names() if callable(names) else names)
+    return list(names()) if callable(names) else list(names)
