@@ -15,7 +15,10 @@ from paircaps.explain.equivariance import IMAGES
 from paircaps.paper.experiments import ALL, experiments
 from paircaps.training.recipes import list_recipes
 
-GROUPS = {"data": ("list", "get", "show", "check"), "bench": ("data", "train", "table1", "layer", "scaling", "serve")}
+GROUPS = {
+    "data": ("list", "get", "show", "check"),
+    "bench": ("data", "train", "table1", "layer", "scaling", "depth", "channels-last", "tiles", "serve"),
+}
 LIGHT = [
     (["--help"], 0, "usage: paircaps"),
     (["--version"], 0, f"paircaps {paircaps.__version__}"),

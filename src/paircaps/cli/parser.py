@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Collection, Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 ROOM = "paircaps.cli"
 
@@ -74,5 +74,5 @@ def suggestions(action: argparse.Action) -> list[str]:
     """Names that shell completion offers for an argument: its choices, or those of :func:`suggest`."""
     if action.choices is not None:
         return [str(choice) for choice in action.choices]
-    names: Any = getattr(action, "suggestions", ())
-    return list(names()) if callable(names) else list(names)
+    names = cast("Collection[str] | Callable[[], Collection[str]]", getattr(action, "suggestions", ()))
+    return list(names() if callable(names) else names)
