@@ -1,14 +1,17 @@
-"""Which trainings an experiment is made of, by the data that is here."""
+"""Which trainings an experiment is made of, by the data that is here; and the listing of them."""
 
+import re
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from paircaps.models import create_model
-from paircaps.paper import plan
+from paircaps.paper import plan, step_times
 from paircaps.paper.experiments import experiments, find_experiments
+from paircaps.paper.network_size import known_multiplications
 from paircaps.paper.plan import Choice, plan_runs, run_recipe, source_here
-from paircaps.paper.time_estimate import Pace
+from paircaps.paper.time_estimate import TimeEstimate
 from paircaps.paper.training_length import Budget
 from paircaps.training.recipe_io import differences
 
@@ -116,8 +119,8 @@ def test_the_pooling_twin_takes_the_options_of_its_capsules():
 
 @pytest.mark.usefixtures("no_data")
 def test_data_budget_and_time(monkeypatch):
-    monkeypatch.setattr(plan, "pace_of", lambda recipe: Pace(1700.0, 100.0))
-    text = plan.listed(find_experiments(["table3", "table6", "table1", "table2-small"]))
+    monkeypatch.setattr(plan, "training_time", lambda recipe, seconds: TimeEstimate(1700.0, 100.0))
+    text = plan.describe_experiments(find_experiments(["table3", "table6", "table1", "table2-small"]))
     assert "affnist: affine-glyphs, which is here, stands in for it" in text
     assert "the paper's budget: 40,000 steps, 3 seeds; all 4 networks here: about 6 hours" in text
     assert "smallnorb: smallnorb is not here (paircaps data get smallnorb)" in text
@@ -126,3 +129,31 @@ def test_data_budget_and_time(monkeypatch):
     assert "(section 4.4)" in text
     assert "in place of eight: accuracy in percent (not in the paper; after Table 2)" in text
     assert "Table 2's budget: 163 epochs" in text
+
+
+@pytest.mark.usefixtures("no_data")
+def test_the_listing_runs_no_training_step_and_says_where_its_times_come_from(monkeypatch):
+    def measured(*_):
+        raise AssertionError("a listing measures no network")
+
+    monkeypatch.setattr(step_times, "measure_step", measured)
+    monkeypatch.setattr(step_times, "train_step", measured, raising=False)
+    monkeypatch.setattr("paircaps.bench.train_step.train_step", measured)
+    monkeypatch.setattr(step_times, "convolution_rate", lambda device: 1e9)
+    wanted = find_experiments(["table5"])
+    text = plan.describe_experiments(wanted)
+    multiplications = sum(known_multiplications()["table5"].values())
+    hours = 100 * 9_000 * 3 * multiplications / 0.6e9 / 3600
+    (told,) = re.findall(r"all 4 networks here: about ([\d,]+) hours, estimated\n", text)
+    assert 1 < float(told.replace(",", "")) / hours < 1.2, "validation is a small part"
+    assert text.splitlines()[-1].startswith(
+        "Estimated: from the number of multiplications of a training step, at 0.6 billion a second"
+    )
+    step_times.keep_step_time("table5/fm", 0.01)
+    text = plan.describe_experiments(wanted)
+    assert f"hours, 1 of them measured on {date.today()}, the others estimated" in text
+    for variant in wanted[0].variants:
+        step_times.keep_step_time(f"table5/{variant.name}", 0.01)
+    text = plan.describe_experiments(wanted)
+    assert f"hours, measured on {date.today()}\n" in text
+    assert "Estimated" not in text

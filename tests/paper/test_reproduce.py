@@ -16,7 +16,7 @@ from paircaps.paper.plan import Choice
 from paircaps.paper.records import NOT_RUN, read_record
 from paircaps.paper.report import write_report
 from paircaps.paper.reproduce import reproduce, require_known
-from paircaps.paper.time_estimate import Pace
+from paircaps.paper.time_estimate import TimeEstimate
 from paircaps.paper.training_length import Budget, total_steps
 from paircaps.training.loop import Training, TrainingResult
 from paircaps.training.run_folder import RunFolder, locked_folder
@@ -214,7 +214,9 @@ def test_a_second_process_leaves_a_training_to_the_first(make, tmp_path):
 
 
 def test_hours_give_every_training_its_length(make, tmp_path, monkeypatch):
-    monkeypatch.setattr(planning, "pace_of", lambda recipe: Pace(total_steps(recipe) / 10, 36.0))
+    monkeypatch.setattr(
+        planning, "measure_training_time", lambda recipe, name: TimeEstimate(total_steps(recipe) / 10, 36.0)
+    )
     steps = []
 
     def train(recipe, folder, **options):
@@ -224,6 +226,14 @@ def test_hours_give_every_training_its_length(make, tmp_path, monkeypatch):
     monkeypatch.setattr(room, "train", train)
     make("table3", choice=Choice(seeds=2, variants=("fm",)), hours=0.02 + 0.25 * 2 * 4_000 / 3600)
     assert steps == [10_000, 10_000]
+
+
+def test_trainings_of_shipped_settings_tell_the_listing_their_speed(make, monkeypatch):
+    kept = []
+    monkeypatch.setattr(room, "keep_training_speed", lambda name, timing: kept.append((name, timing.name)))
+    make("table3")
+    make("table5", choice=replace(TINY, changes={"train": {"batch_size": 32}}))
+    assert kept == [("table3/fm", "timing.jsonl")]
 
 
 def test_what_another_process_has_begun_meanwhile_must_be_the_same(make, tmp_path, monkeypatch):

@@ -10,7 +10,7 @@ from paircaps.paper import time_budget as room
 from paircaps.paper.experiments import find_experiments
 from paircaps.paper.plan import Choice, plan_runs
 from paircaps.paper.time_budget import PLAN, lengths_within
-from paircaps.paper.time_estimate import Pace
+from paircaps.paper.time_estimate import TimeEstimate
 from paircaps.paper.training_length import Budget, total_steps
 from paircaps.training.recipe_io import to_toml
 from paircaps.training.run_folder import RunFolder
@@ -27,12 +27,12 @@ def machine(monkeypatch):
     class Machine:
         seconds_a_step, measured = 0.1, 0
 
-        def pace(self, recipe):
+        def training_time(self, recipe, name):
             self.measured += 1
-            return Pace(total_steps(recipe) * self.seconds_a_step, 36.0)
+            return TimeEstimate(total_steps(recipe) * self.seconds_a_step, 36.0)
 
     machine = Machine()
-    monkeypatch.setattr(room, "pace_of", machine.pace)
+    monkeypatch.setattr(room, "measure_training_time", machine.training_time)
     return machine
 
 

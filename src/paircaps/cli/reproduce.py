@@ -8,7 +8,7 @@ from pathlib import Path
 
 from paircaps.errors import RecipeError
 from paircaps.paper.experiments import ALL, experiments, find_experiments
-from paircaps.paper.plan import RUNS, Choice, listed
+from paircaps.paper.plan import RUNS, Choice, describe_experiments
 from paircaps.paper.report import write_report
 from paircaps.paper.reproduce import ReproduceSummary, reproduce, require_known
 from paircaps.paper.training_length import Budget
@@ -19,8 +19,7 @@ def run_reproduce(options: argparse.Namespace) -> int:
     """List, or train and report."""
     if options.list:
         wanted = find_experiments(options.names or list(experiments()))
-        _say("timing every network for a moment ...")
-        print(listed(wanted), end="")
+        print(describe_experiments(wanted), end="")
         return 0
     if not options.names:
         raise RecipeError(f"NAME is missing: one of {', '.join((*experiments(), ALL))}; --list tells more of them")

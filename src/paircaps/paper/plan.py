@@ -12,7 +12,8 @@ from paircaps.data.here import missing_splits, source_of
 from paircaps.data.metadata import METADATA
 from paircaps.models.pooling import pooling_twin
 from paircaps.paper.experiments import Experiment, Study, Variant
-from paircaps.paper.time_estimate import pace_of
+from paircaps.paper.step_times import StepTimes, measured_or_estimated, network_name
+from paircaps.paper.time_estimate import training_time
 from paircaps.paper.training_length import Budget, epochs_of, shortened
 from paircaps.training.recipe import Recipe
 from paircaps.training.recipe_io import RecipeTree, merge, recipe_from_tree
@@ -81,6 +82,7 @@ class PlannedRun:
         seed: of it.
         recipe: with everything in it.
         folder: where it is.
+        is_changed: whether ``--set`` changed a setting of it.
     """
 
     experiment: Experiment
@@ -89,6 +91,12 @@ class PlannedRun:
     seed: int
     recipe: Recipe
     folder: Path
+    is_changed: bool = False
+
+    @property
+    def step_time_name(self) -> str | None:
+        """Name under which the time of a training step is kept; None if it is not that of the shipped recipe."""
+        return None if self.is_changed else network_name(self.source.study.recipe, self.variant.name)
 
 
 def source_here(study: Study) -> StudyData:
@@ -179,9 +187,8 @@ def _run(
     experiment: Experiment, source: StudyData, variant: Variant, seed: int, choice: Choice, out: Path
 ) -> PlannedRun:
     recipe = run_recipe(experiment, source, variant, seed, choice)
-    return PlannedRun(
-        experiment, source, variant, seed, recipe, run_folder(out, experiment, source.data, variant, seed).path
-    )
+    folder = run_folder(out, experiment, source.data, variant, seed).path
+    return PlannedRun(experiment, source, variant, seed, recipe, folder, bool(choice.changes))
 
 
 def study_folder(out: Path, experiment: Experiment, data: str) -> Path:
@@ -194,22 +201,22 @@ def run_folder(out: Path, experiment: Experiment, data: str, variant: Variant, s
     return RunFolder(study_folder(out, experiment, data) / variant.name / f"{SEED}{seed}")
 
 
-def listed(experiments: Sequence[Experiment]) -> str:
-    """A paragraph an experiment; every network is timed for a moment."""
+def describe_experiments(experiments: Sequence[Experiment]) -> str:
+    """A paragraph an experiment for ``paircaps reproduce --list``: data, budget, and time on this machine."""
+    step_times = StepTimes()
     lines = []
     for experiment in experiments:
         where = f"not in the paper; after {experiment.after}" if experiment.after else f"section {experiment.section}"
         lines += [f"{experiment.name}  {experiment.caption} ({where})"]
         lines += [f"    networks: {', '.join(variant.name for variant in experiment.variants)}"]
         for study in experiment.studies:
-            source = source_here(study)
             if experiment.kind == "times":
                 lines.append(f"    {study.data}: needs no images; a forward pass of each network is timed, in a minute")
                 continue
-            lines.append(f"    {study.data}: {_data(source)}; {_length(experiment, source)}")
+            source = source_here(study)
+            lines.append(f"    {study.data}: {_data(source)}; {_length(experiment, source, step_times)}")
         lines.append("")
-    lines.append("Times are guesses from a few steps on noise: good to a factor of about 1.5 on a quiet machine.")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *step_times.origins()]) + "\n"
 
 
 def _data(source: StudyData) -> str:
@@ -218,11 +225,17 @@ def _data(source: StudyData) -> str:
     return f"{source.data}, which is here, stands in for it" if source.is_stand_in else "is here"
 
 
-def _length(experiment: Experiment, source: StudyData) -> str:
+def _length(experiment: Experiment, source: StudyData, step_times: StepTimes) -> str:
+    """The paper's budget of a study, and how long all its networks would take here."""
     paper = paper_recipe(source.study)
     budget = f"{paper.train.steps:,} steps" if paper.train.steps else f"{epochs_of(paper):g} epochs"
-    recipes = [run_recipe(experiment, source, variant, 0, Choice()) for variant in experiment.variants]
-    hours = experiment.seeds * sum(pace_of(recipe).seconds for recipe in recipes) / 3600
     seeds = "one seed" if experiment.seeds == 1 else f"{experiment.seeds} seeds"
+    # networks of a study differ in nothing that the number of steps depends on, so that one recipe serves them all
+    recipe = run_recipe(experiment, source, experiment.variants[0], 0, Choice()) if source.is_stand_in else paper
+    times = [step_times.find(source.study.recipe, variant.name) for variant in experiment.variants]
+    hours = experiment.seeds * sum(training_time(recipe, step.seconds).seconds for step in times) / 3600
     here = f"about {hours:,.0f} hours" if hours >= 1.5 else f"about {max(1, round(60 * hours))} minutes"
-    return f"{experiment.whose} budget: {budget}, {seeds}; all {len(recipes)} networks here: {here}"
+    return (
+        f"{experiment.whose} budget: {budget}, {seeds}; "
+        f"all {len(times)} networks here: {here}, {measured_or_estimated(times)}"
+    )

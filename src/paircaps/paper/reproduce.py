@@ -25,11 +25,12 @@ from paircaps.paper.plan import (
 )
 from paircaps.paper.records import NOT_RUN, seed_folders
 from paircaps.paper.run_status import begun_recipe, draws_pictures, examine, set_aside
+from paircaps.paper.step_times import keep_training_speed
 from paircaps.paper.time_budget import lengths_within
 from paircaps.paper.training_length import total_steps
 from paircaps.training.loop import train
 from paircaps.training.recipe_io import differences
-from paircaps.training.run_folder import locked_folder
+from paircaps.training.run_folder import RunFolder, locked_folder
 
 _OWN_OPTIONS = (
     *("model.name", "model.routing", "model.routing_options", "loss.name"),
@@ -153,6 +154,8 @@ def _train(run: PlannedRun, where: str, say: Say, quiet: bool) -> None:
         return
     say(f"{where}: {counted(total_steps(run.recipe), 'step')}")
     result = train(run.recipe, run.folder, quiet=quiet)
+    if run.step_time_name is not None:
+        keep_training_speed(run.step_time_name, RunFolder(run.folder).timing)
     (run.folder / NOT_RUN).unlink(missing_ok=True)
     say(f"{where}: {100 * result.trained['test_accuracy']:.2f} % in the test")
 

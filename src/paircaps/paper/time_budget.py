@@ -15,7 +15,7 @@ from paircaps.errors import RecipeError
 from paircaps.paper.experiments import Experiment
 from paircaps.paper.plan import RUNS, Choice, PlannedRun, plan_runs
 from paircaps.paper.run_status import begun_recipe
-from paircaps.paper.time_estimate import Pace, pace_of
+from paircaps.paper.time_estimate import TimeEstimate, measure_training_time
 from paircaps.paper.training_length import Budget, total_steps
 
 PLAN = "lengths.json"
@@ -100,14 +100,14 @@ def _write(path: Path, plans: Sequence[tuple[dict[str, Any], dict[str, int]]]) -
 
 
 def _share(runs: Sequence[PlannedRun], hours: float, say: Say) -> float:
-    """Of their own length, that trainings may have so that they take so many hours together."""
+    """Share of their own length with which all trainings together take so many hours; a whole length at most."""
     say("measuring how fast training is on this machine ...")
-    paces: dict[tuple[str, str, str], Pace] = {}
+    times: dict[tuple[str, str, str], TimeEstimate] = {}  # seeds of a network take the same time
     keys = [(*_key(run), run.variant.name) for run in runs]
     for key, run in zip(keys, runs, strict=True):
-        if key not in paces:
-            paces[key] = pace_of(run.recipe)
-    growing, fixed = sum(paces[key].growing for key in keys) / 3600, sum(paces[key].fixed for key in keys) / 3600
+        if key not in times:
+            times[key] = measure_training_time(run.recipe, run.step_time_name)
+    growing, fixed = sum(times[key].growing for key in keys) / 3600, sum(times[key].fixed for key in keys) / 3600
     if hours <= fixed:
         raise RecipeError(
             f"--hours: the tests at the end of {counted(len(runs), 'training')} alone take about {fixed:.2g} hours"

@@ -1,40 +1,26 @@
-"""What a training costs: parameters of its network, and time on this machine, from a few steps on noise."""
+"""Time of a training on this machine: steps, validations and the test at its end, from the time of one step."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import dataclass
 
-import torch
-
-from paircaps.bench.train_step import train_step
-from paircaps.data.dataset import StoredDataset
-from paircaps.data.loader import Loader
 from paircaps.data.metadata import METADATA
-from paircaps.data.synthetic.noise import noise_like
-from paircaps.models import count_parameters
-from paircaps.network import Network
+from paircaps.paper.step_times import keep_step_time, measure_step
 from paircaps.paper.training_length import steps_per_epoch, total_steps
-from paircaps.training.assemble import build_objective, choose_device, network_spec
-from paircaps.training.datasets import Datasets, tested_name
+from paircaps.training.datasets import tested_name
 from paircaps.training.recipe import Recipe
 
-_IMAGES = 32
-"""Of a timed step; that of a whole batch takes longer in proportion."""
-
 _FORWARD = 1 / 3
-"""Of the time of a training step: what an image takes that is only looked at."""
+"""Share of a training step's time that the forward pass takes: the time of an image in evaluation."""
 
 
 @dataclass(frozen=True)
-class Pace:
-    """Seconds of a training on this machine, by a guess that is good to a factor of about 1.5.
+class TimeEstimate:
+    """Seconds of a training on this machine.
 
     Args:
-        growing: that are in proportion to its length.
-        fixed: of the test at its end, and of one validation.
+        growing: seconds in proportion to the training's length.
+        fixed: seconds of the test at its end, and of one validation.
     """
 
     growing: float
@@ -42,50 +28,39 @@ class Pace:
 
     @property
     def seconds(self) -> float:
-        """All of them."""
+        """Seconds of the whole training."""
         return self.growing + self.fixed
 
 
-def pace_of(recipe: Recipe) -> Pace:
-    """How long a training would take."""
+def training_time(recipe: Recipe, seconds_per_image: float) -> TimeEstimate:
+    """Time of a training, its validations and its test.
+
+    Args:
+        recipe: of the training.
+        seconds_per_image: time of a training step, divided by the images of its batch.
+    """
     batch, test = recipe.train.batch_size, METADATA[tested_name(recipe.data)].counts["test"]
     if recipe.data.limit is not None:
         test = min(test, recipe.data.limit)
     steps, an_epoch = total_steps(recipe), steps_per_epoch(recipe)
+    # times below are counted in training steps
     views = 1 + recipe.evaluate.mirror
-    held = recipe.data.validation / (1 - recipe.data.validation) * an_epoch
+    held_back = recipe.data.validation / (1 - recipe.data.validation) * an_epoch
     settling = min(recipe.evaluate.settle, an_epoch)
-    look = _FORWARD * (views * held + settling)
-    step = seconds_of_step(recipe)
-    return Pace(step * (steps + look * steps / an_epoch), step * (_FORWARD * (views * test / batch + settling) + look))
+    validation = _FORWARD * (views * held_back + settling)
+    final_test = _FORWARD * (views * test / batch + settling)
+    step = seconds_per_image * batch
+    return TimeEstimate(step * (steps + validation * steps / an_epoch), step * (final_test + validation))
 
 
-def seconds_of_step(recipe: Recipe) -> float:
-    """Seconds of one training step, from one on fewer images."""
-    dataset = images_like(recipe, _IMAGES)
-    few = replace(recipe, train=replace(recipe.train, batch_size=_IMAGES))
-    device = choose_device(recipe.run)
-    objective = build_objective(few, Datasets(dataset, None, dataset), device)
-    step = train_step(few, objective, Loader(dataset, _IMAGES).batch(0, 0))
-    step()  # the first one allocates
-    return min(_timed(step), _timed(step)) * recipe.train.batch_size / _IMAGES
+def measure_training_time(recipe: Recipe, network: str | None = None) -> TimeEstimate:
+    """Time of a training, from a few real steps on noise; good to a factor of about 1.5.
 
-
-def _timed(step: Callable[[], None]) -> float:
-    began = time.perf_counter()
-    step()
-    return time.perf_counter() - began
-
-
-def images_like(recipe: Recipe, count: int) -> StoredDataset:
-    """Noise as the images of a recipe in shape and labels."""
-    side = recipe.augment.crop_size or cast("int | None", recipe.data.options.get("image_size"))
-    return noise_like(METADATA[recipe.data.name], count, side)
-
-
-def parameters_of(recipe: Recipe) -> tuple[int, int]:
-    """Trainable parameters of a recipe's network, and of its decoder."""
-    spec = network_spec(recipe, images_like(recipe, 1))
-    with torch.device("meta"):  # shapes only
-        network = Network(spec)
-    return count_parameters(network.model), 0 if network.decoder is None else count_parameters(network.decoder)
+    Args:
+        recipe: of the training.
+        network: name under which the time of a step is kept in the user's cache; None keeps nothing.
+    """
+    seconds = measure_step(recipe)
+    if network is not None:
+        keep_step_time(network, seconds)
+    return training_time(recipe, seconds)

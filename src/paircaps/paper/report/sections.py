@@ -7,6 +7,7 @@ from pathlib import Path
 
 from paircaps._utils.machine import machine_line
 from paircaps.paper.experiments import Experiment, Variant
+from paircaps.paper.network_size import parameters_of
 from paircaps.paper.plan import paper_recipe
 from paircaps.paper.records import Cell, read_cell
 from paircaps.paper.report.cells import length, paper_entry, result_entry, seeds_in_words, share_in_words
@@ -16,7 +17,6 @@ from paircaps.paper.report.ranking import order_sentences
 from paircaps.paper.report.sheets import sheet_of
 from paircaps.paper.report.times_table import section_of_times
 from paircaps.paper.run_status import PICTURED_VARIANT
-from paircaps.paper.time_estimate import parameters_of
 from paircaps.paper.training_length import share_of, total_steps, training_images
 
 Cells = Mapping[tuple[str, str], Cell]
