@@ -18,7 +18,6 @@ from paircaps.losses import Objective
 from paircaps.models import count_parameters
 from paircaps.network import Network
 from paircaps.training.assemble import network_spec
-from paircaps.training.datasets import targets
 from paircaps.training.recipe import Recipe
 
 _COUNTED_IMAGES = 2
@@ -51,9 +50,8 @@ def count_multiplications(recipe: Recipe) -> int:
 
     objective = Objective(_network_of_shapes(recipe), recipe.loss).eval()
     batch = Loader(noise_images(recipe, _COUNTED_IMAGES), _COUNTED_IMAGES).batch(0, 0).to(torch.device("meta"))
-    labels, originals = targets(batch)
     with MetaMemory() as counter, torch.no_grad():
-        objective(batch.images, labels, originals)
+        objective(batch.images, batch.targets, batch.reconstruction_target)
     return counter.flops // 2 // _COUNTED_IMAGES  # a multiplication and an addition are two operations
 
 

@@ -34,7 +34,7 @@ _TIMED_IMAGES = 32
 _EFFICIENCY = 0.6
 """Multiplications a second of a training step, as a share of those of a convolution alone.
 
-Measured with one thread of an AMD EPYC: 0.34 (dynamic routing in CapsNet) to 0.85 (its pooling twin), 0.61 in the median.
+Measured on a thread of an AMD EPYC: 0.34 (dynamic routing in CapsNet) to 0.85 (its pooling twin), 0.61 in the median.
 """
 
 _CONVOLUTION_SECONDS = 0.2
