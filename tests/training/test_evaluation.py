@@ -4,7 +4,8 @@ import torch
 from paircaps.data import Info, StoredDataset, load_dataset
 from paircaps.losses import Loss, Objective
 from paircaps.network import Network, NetworkSpec, Preparation
-from paircaps.training.evaluation import BINS, evaluate
+from paircaps.training.distributed import Processes
+from paircaps.training.evaluation import BINS, EvaluatedBatch, Evaluation, EvaluationCounts, evaluate
 
 CLASSES = ("a", "b", "c", "never")
 
@@ -27,18 +28,18 @@ def dataset():
 
 @pytest.mark.parametrize("routing", ["fm", "em"])
 def test_every_number_against_a_plain_loop(dataset, routing):
-    judge = objective(routing)
-    seen = evaluate(judge, dataset, batch_size=7)
-    activation = judge.network(dataset.images).activation.detach()
+    net = objective(routing)
+    metrics = evaluate(net, dataset, batch_size=7)
+    activation = net.network(dataset.images).activation.detach()
     guess = activation.argmax(-1)
     right = guess == dataset.labels
-    assert seen.images == 50
-    assert seen.accuracy == right.double().mean().item()
-    assert seen.loss == pytest.approx(judge.class_loss(activation, dataset.labels).item() / 50, rel=1e-5)
+    assert metrics.images == 50
+    assert metrics.accuracy == right.double().mean().item()
+    assert metrics.loss == pytest.approx(net.class_loss(activation, dataset.labels).item() / 50, rel=1e-5)
     for number, name in enumerate(CLASSES):
         own = dataset.labels == number
-        assert seen.per_class[name] == (right[own].double().mean().item() if own.any() else None)
-        assert seen.confusion[number] == [int((own & (guess == other)).sum()) for other in range(4)]
+        assert metrics.per_class[name] == (right[own].double().mean().item() if own.any() else None)
+        assert metrics.confusion[number] == [int((own & (guess == other)).sum()) for other in range(4)]
     confidence = (activation.softmax(-1) if routing == "fm" else activation).amax(-1)
     error = 0.0
     for number in range(BINS):
@@ -46,36 +47,67 @@ def test_every_number_against_a_plain_loop(dataset, routing):
         if inside.any():
             gap = confidence[inside].double().mean() - right[inside].double().mean()
             error += abs(gap.item()) * inside.sum().item() / 50
-    assert seen.calibration_error == pytest.approx(error, abs=1e-6)
-    assert seen.drawing_error is None
+    assert metrics.calibration_error == pytest.approx(error, abs=1e-6)
+    assert metrics.drawing_error is None
 
 
 def test_mirrored_evaluation_averages_both_views(dataset):
-    judge = objective("fm")
-    seen = evaluate(judge, dataset, mirror=True)
+    net = objective("fm")
+    metrics = evaluate(net, dataset, mirror=True)
     views = (dataset.images, dataset.images.flip(-1))
-    both = torch.stack([judge.network(images).activation for images in views]).mean(0)
-    assert seen.accuracy == (both.argmax(-1) == dataset.labels).double().mean().item()
-    assert seen.loss == pytest.approx(judge.class_loss(both, dataset.labels).item() / 50, rel=1e-5)
-    plain = judge.network(dataset.images).activation.argmax(-1)
+    both = torch.stack([net.network(images).activation for images in views]).mean(0)
+    assert metrics.accuracy == (both.argmax(-1) == dataset.labels).double().mean().item()
+    assert metrics.loss == pytest.approx(net.class_loss(both, dataset.labels).item() / 50, rel=1e-5)
+    plain = net.network(dataset.images).activation.argmax(-1)
     assert (plain != both.argmax(-1)).any(), "so that the next line says something"
-    assert seen.plain_accuracy == (plain == dataset.labels).double().mean().item()
-    assert evaluate(judge, dataset).plain_accuracy is None
+    assert metrics.plain_accuracy == (plain == dataset.labels).double().mean().item()
+    assert evaluate(net, dataset).plain_accuracy is None
 
 
 def test_two_labels():
     pairs = load_dataset("multi-glyphs", "test", length=30)
-    judge = objective("dynamic", "deconv", 2, pairs.classes, 36)
-    seen = evaluate(judge, pairs)
-    activation = judge.network(pairs.images).activation
+    net = objective("dynamic", "deconv", 2, pairs.classes, 36)
+    metrics = evaluate(net, pairs)
+    activation = net.network(pairs.images).activation
     top = activation.topk(2).indices.sort(-1).values
     labels = torch.stack([pairs.labels, pairs.second_label], -1)
-    assert seen.accuracy == (top == labels.sort(-1).values).all(-1).double().mean().item()
-    assert seen.confusion is None
-    assert seen.calibration_error is None
-    drawn = judge.network.decoder(judge.network(pairs.images), labels)
+    assert metrics.accuracy == (top == labels.sort(-1).values).all(-1).double().mean().item()
+    assert metrics.confusion is None
+    assert metrics.calibration_error is None
+    drawn = net.network.decoder(net.network(pairs.images), labels)
     error = (drawn - pairs.originals.float() / 255).square().sum().item() / 30
-    assert seen.drawing_error == pytest.approx(error, rel=1e-4)
+    assert metrics.drawing_error == pytest.approx(error, rel=1e-4)
     for number, name in enumerate(pairs.classes):
         holds = (labels == number).any(-1)
-        assert seen.per_class[name] == pytest.approx((top[holds] == number).any(-1).double().mean().item())
+        assert metrics.per_class[name] == pytest.approx((top[holds] == number).any(-1).double().mean().item())
+
+
+def counted(activation, labels):
+    counts = EvaluationCounts(activation.shape[-1])
+    counts.add(EvaluatedBatch(activation, activation, labels, 3.0, 2.0, "margin"))
+    return counts
+
+
+def test_counts_of_several_processes_are_those_of_all_images(monkeypatch):
+    """Every counter is summed: one that is forgotten would be right in one process and wrong in two."""
+    torch.manual_seed(0)
+    activation, labels = torch.rand(40, 4), torch.randint(4, (40,))
+    one, other = counted(activation[:15], labels[:15]), counted(activation[15:], labels[15:])
+    whole = counted(activation, labels)
+    whole.loss, whole.reconstruction_error = whole.loss * 2, whole.reconstruction_error * 2  # two batches
+    others = iter(vars(other).values())
+    monkeypatch.setattr(Processes, "sum_tensor", lambda self, values: values.add_(next(others)))
+    one.sum_over(Processes())
+    for name, value in vars(whole).items():
+        torch.testing.assert_close(getattr(one, name), value)
+        assert value.sum() > 0, name
+
+
+def test_lines_of_the_metrics_that_there_are():
+    metrics = Evaluation(3, 0.5, 1.25, {"a": 0.5}, None, None, 7.0, None)
+    assert metrics.lines() == [
+        "accuracy           50.00 %",
+        "loss               1.2500",
+        "drawing error      7.00 (squared, summed over the pixels of an image)",
+    ]
+    assert metrics.numbers() == {"images": 3, "accuracy": 0.5, "loss": 1.25, "drawing_error": 7.0}

@@ -47,17 +47,7 @@ def _loss(trained: dict[str, Any], options: argparse.Namespace) -> Loss:
 
 
 def _report(seen: Evaluation, dataset: ImageDataset) -> str:
-    lines = [
-        repr(dataset),
-        f"accuracy           {100 * seen.accuracy:.2f} %",
-        f"loss               {seen.loss:.4f}",
-    ]
-    if seen.calibration_error is not None:
-        lines.append(f"calibration error  {100 * seen.calibration_error:.2f} %")
-    if seen.plain_accuracy is not None:
-        lines.append(f"without mirroring  {100 * seen.plain_accuracy:.2f} %")
-    if seen.drawing_error is not None:
-        lines.append(f"drawing error      {seen.drawing_error:.2f} (squared, summed over the pixels of an image)")
+    lines = [repr(dataset), *seen.lines()]
     lines += ["", "class by class"]
     width = max(map(len, dataset.classes))
     for name, value in seen.per_class.items():

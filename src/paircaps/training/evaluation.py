@@ -1,68 +1,213 @@
-"""Evaluation of a network: accuracy, accuracy of each class, confusion matrix, loss and calibration error."""
+"""Evaluation of a network: accuracy, accuracy of each class, confusion matrix, loss and calibration error.
+
+A new metric needs four lines, all in this file:
+
+1. in :meth:`EvaluationCounts.__init__`, a counter: what is summed over the images;
+2. in :meth:`EvaluationCounts.add`, how a batch is counted (:class:`EvaluatedBatch` has what there is to count);
+3. in :class:`Evaluation`, a field, with ``field(metadata=_printed(label, format))`` to be printed as a line;
+4. in :func:`_evaluation`, how the metric follows from the counters.
+
+``paircaps evaluate``, its ``--json`` and the row of the test in ``metrics.jsonl`` take all fields from there, and
+several processes sum all counters.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from paircaps.data import ImageDataset, Loader
+from paircaps.data import Batch, ImageDataset, Loader
 from paircaps.functional import reconstruction_loss
 from paircaps.losses import Objective, is_right
 from paircaps.training.distributed import Processes, synchronise_norms
 from paircaps.training.recipe import Evaluate
 
 BINS = 15
-"""Of confidence, for the calibration error."""
+"""Number of bins of confidence for the calibration error."""
+
+
+# --- metrics ---------------------------------------------------------------------------------------------------------
+
+
+def _printed(label: str, text: str, factor: float = 1) -> dict[str, Any]:
+    """Mark a field as a line of ``paircaps evaluate``.
+
+    Args:
+        label: name of the metric on that line.
+        text: format of its value.
+        factor: what the value is multiplied by first, 100 for percent.
+    """
+    return {"label": label, "text": text, "factor": factor}
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What came out.
+    """Metrics of a network on a dataset.
 
     Args:
-        images: how many were looked at.
-        accuracy: share of them that are right; of two labels, that have both right.
-        loss: an image, as in training.
-        per_class: accuracy of the images of each class, by name; None for a class without images.
-        confusion: images of each class (row) taken for each class (column); None where images have two labels.
-        calibration_error: how far confidence and accuracy are apart, on average over 15 bins of confidence (ECE).
-            Confidence is the softmax of a network trained with cross entropy, and the activation of others; None
-            where images have two labels.
-        drawing_error: squared error of a drawing, summed over its pixels, of the most active capsule's pose (of two
-            labels, theirs); None without a decoder.
-        plain_accuracy: without the mirror images; None where none were taken.
+        images: number of images.
+        accuracy: share of images whose label is the most active class; with two labels, whose both are.
+        loss: mean loss per image, as in training.
+        per_class: accuracy on the images of each class, by its name; None for a class without images.
+        confusion: number of images of each class (row) classified as each class (column); None with two labels.
+        calibration_error: mean distance of confidence and accuracy over 15 bins of confidence (ECE). Confidence is the
+            softmax for networks trained with cross entropy, and the activation for others; None with two labels.
+        drawing_error: mean over the images of the squared error of the reconstruction, summed over its pixels. The
+            pose is that of the most active class, with two labels those of the labels; None without a decoder.
+        plain_accuracy: accuracy without the mirror images; None where they are not used anyway.
     """
 
     images: int
-    accuracy: float
-    loss: float
+    accuracy: float = field(metadata=_printed("accuracy", "{:.2f} %", 100))
+    loss: float = field(metadata=_printed("loss", "{:.4f}"))
     per_class: dict[str, float | None]
     confusion: list[list[int]] | None
-    calibration_error: float | None
-    drawing_error: float | None
-    plain_accuracy: float | None = None
+    calibration_error: float | None = field(metadata=_printed("calibration error", "{:.2f} %", 100))
+    drawing_error: float | None = field(
+        metadata=_printed("drawing error", "{:.2f} (squared, summed over the pixels of an image)")
+    )
+    plain_accuracy: float | None = field(metadata=_printed("without mirroring", "{:.2f} %", 100))
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """All metrics by name, for JSON."""
         return asdict(self)
 
+    def numbers(self) -> dict[str, int | float]:
+        """The metrics that are single numbers, by name, for ``metrics.jsonl``."""
+        return {name: value for name, value in self.as_dict().items() if isinstance(value, int | float)}
 
-class _Tally:
-    """What is added up, so that the tallies of several processes can be added too."""
+    def lines(self) -> list[str]:
+        """One line of text for each printed metric, label and value in columns."""
+        printed = [part for part in fields(self) if "label" in part.metadata]
+        width = max(len(part.metadata["label"]) for part in printed)
+        values = ((part.metadata, getattr(self, part.name)) for part in printed)
+        return [
+            f"{how['label']:{width}}  {how['text'].format(how['factor'] * value)}"
+            for how, value in values
+            if value is not None
+        ]
+
+
+@dataclass(frozen=True)
+class EvaluatedBatch:
+    """Outputs of a network for one batch, on the CPU.
+
+    Args:
+        activation: (B, J), averaged with that of the mirror images if these are used.
+        plain_activation: (B, J), of the images alone.
+        labels: (B,) class indices, or (B, D).
+        loss: sum of the losses of the images.
+        reconstruction_error: sum of the squared errors of the reconstructions; 0 without a decoder.
+        loss_name: ``"cross-entropy"`` or ``"margin"``.
+    """
+
+    activation: Tensor
+    plain_activation: Tensor
+    labels: Tensor
+    loss: float
+    reconstruction_error: float
+    loss_name: str
+
+    @property
+    def confidence(self) -> Tensor:
+        """Confidence in the most active class, (B,) in 0..1."""
+        probability = self.activation.softmax(-1) if self.loss_name == "cross-entropy" else self.activation.clamp(0, 1)
+        return probability.amax(-1).double()
+
+
+# --- counting --------------------------------------------------------------------------------------------------------
+
+
+class EvaluationCounts:
+    """Sums over images, from which the metrics follow; every attribute is a float64 tensor.
+
+    Args:
+        classes: number of classes, J.
+    """
 
     def __init__(self, classes: int) -> None:
-        self.totals = torch.zeros(5, dtype=torch.float64)  # images, right, loss, drawing error, right without mirror
-        self.found = torch.zeros(2, classes, dtype=torch.float64)  # images with each class; those where it was found
-        self.confusion = torch.zeros(classes, classes, dtype=torch.float64)
-        self.bins = torch.zeros(3, BINS, dtype=torch.float64)  # images, confidence, right
+        zeros = partial(torch.zeros, dtype=torch.float64)
+        self.images = zeros(())
+        self.right = zeros(())  # images whose labels are the most active classes
+        self.right_without_mirror = zeros(())
+        self.loss = zeros(())
+        self.reconstruction_error = zeros(())
+        self.images_of_class = zeros(classes)  # images that show each class
+        self.found_of_class = zeros(classes)  # those of them where it is among the most active classes
+        # with one label per image:
+        self.confusion = zeros(classes, classes)  # images of each class (row) by most active class (column)
+        self.confidence_of_bin = zeros(BINS)  # sum of the confidence of the images in each bin of confidence
+        self.right_of_bin = zeros(BINS)  # images in the bin that are right
 
-    def gather(self, processes: Processes) -> None:
-        for values in (self.totals, self.found, self.confusion, self.bins):
-            processes.sum_tensor(values)
+    def add(self, batch: EvaluatedBatch) -> None:
+        """Count the images of a batch."""
+        right = is_right(batch.activation, batch.labels)
+        self.images += len(batch.labels)
+        self.right += right.sum()
+        self.loss += batch.loss
+        self.reconstruction_error += batch.reconstruction_error
+        self.right_without_mirror += is_right(batch.plain_activation, batch.labels).sum()
+        self._add_classes(batch)
+        if batch.labels.dim() == 1:
+            self._add_confusion(batch)
+            self._add_confidence(batch, right)
+
+    def _add_classes(self, batch: EvaluatedBatch) -> None:
+        """Count for each class the images that show it, and where it is among the most active classes."""
+        labels = batch.labels if batch.labels.dim() == 2 else batch.labels.unsqueeze(-1)  # (B, D)
+        chosen = batch.activation.topk(labels.shape[-1]).indices  # (B, D)
+        found = (labels.unsqueeze(-1) == chosen.unsqueeze(-2)).any(-1)  # (B, D)
+        classes = batch.activation.shape[-1]
+        self.images_of_class += torch.bincount(labels.flatten(), minlength=classes)
+        self.found_of_class += torch.bincount(labels[found], minlength=classes)
+
+    def _add_confusion(self, batch: EvaluatedBatch) -> None:
+        """Count pairs of label and most active class."""
+        classes = batch.activation.shape[-1]
+        pairs = batch.labels * classes + batch.activation.argmax(-1)
+        self.confusion += torch.bincount(pairs, minlength=classes * classes).view(classes, classes)
+
+    def _add_confidence(self, batch: EvaluatedBatch, right: Tensor) -> None:
+        """Sum the confidence of the images, and count those that are right, in each bin of confidence."""
+        confidence = batch.confidence
+        place = (confidence * BINS).long().clamp(max=BINS - 1)
+        self.confidence_of_bin.index_add_(0, place, confidence)
+        self.right_of_bin.index_add_(0, place, right.double())
+
+    def sum_over(self, processes: Processes) -> None:
+        """Add the counters of all processes."""
+        for counts in vars(self).values():
+            processes.sum_tensor(counts)
+
+
+def _evaluation(counters: EvaluationCounts, objective: Objective, dataset: ImageDataset, mirror: bool) -> Evaluation:
+    """The metrics that follow from the counters of all images."""
+    images = counters.images.item()
+    one_label = dataset.labels_per_image == 1
+    has_decoder = objective.network.decoder is not None
+    of_class = zip(counters.images_of_class.tolist(), counters.found_of_class.tolist(), strict=True)
+    class_accuracies = [found / count if count else None for count, found in of_class]
+    # |mean confidence − accuracy| of each bin, weighted by its share of the images
+    calibration_error = (counters.confidence_of_bin - counters.right_of_bin).abs().sum().item() / images
+    return Evaluation(
+        images=int(images),
+        accuracy=counters.right.item() / images,
+        loss=counters.loss.item() / images,
+        per_class=dict(zip(dataset.classes, class_accuracies, strict=True)),
+        confusion=counters.confusion.long().tolist() if one_label else None,
+        calibration_error=calibration_error if one_label else None,
+        drawing_error=counters.reconstruction_error.item() / images if has_decoder else None,
+        plain_accuracy=counters.right_without_mirror.item() / images if mirror else None,
+    )
+
+
+# --- evaluating ------------------------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
@@ -76,93 +221,56 @@ def evaluate(
     memory_format: torch.memory_format = torch.contiguous_format,
     between: Callable[[], None] | None = None,
 ) -> Evaluation:
-    """Look at every image of a dataset once.
+    """Metrics of a network over all images of a dataset.
 
     Args:
-        objective: a network, in eval mode, and its loss; on the device of the dataset.
-        dataset: of the network's classes.
+        objective: network in eval mode and its loss, on the device of the dataset.
+        dataset: images with the network's classes.
         batch_size: images at a time.
-        mirror: take the mean of the activations of each image and of its mirror image.
-        processes: that share the work.
+        mirror: True to average the activations of each image and of its mirror image.
+        processes: all processes, which share the work.
         memory_format: of the images.
-        between: called before every batch; what it raises ends the evaluation.
+        between: called before every batch; an exception it raises ends the evaluation.
     """
     processes = processes or Processes()
-    tally = _Tally(len(dataset.classes))
-    two_labels = False
-    for images, labels, originals in _batches(objective, dataset, batch_size, processes, memory_format):
+    counters = EvaluationCounts(len(dataset.classes))
+    for batch in _batches(objective, dataset, batch_size, processes):
         if between is not None:
             between()
-        if not len(images):
-            continue
-        two_labels = labels.dim() == 2
-        capsules = objective.network(images)
-        activation = plain = capsules.activation
-        if mirror:
-            activation = (activation + objective.network(images.flip(-1)).activation) / 2
-        error = 0.0
-        if objective.network.decoder is not None:
-            chosen = (
-                labels if labels.dim() == 2 else None
-            )  # at test the most active capsule is drawn; of two, the labels'
-            drawn = objective.network.decoder(capsules, chosen)
-            error = float(reconstruction_loss(drawn, originals, "sum"))
-        loss = float(objective.class_loss(activation, labels)) + objective.decoder_weight * error
-        _count(tally, activation.cpu(), labels.cpu(), loss, error, objective.loss_name)
-        tally.totals[4] += is_right(plain, labels).sum().cpu()
-    tally.gather(processes)
-    return _summary(tally, dataset.classes, two_labels, objective.network.decoder is not None, mirror)
+        if len(batch):  # a process may have no share of the last batch
+            counters.add(_evaluate_batch(objective, batch, mirror, memory_format))
+    counters.sum_over(processes)
+    return _evaluation(counters, objective, dataset, mirror)
 
 
-def _batches(
-    objective: Objective,
-    dataset: ImageDataset,
-    batch_size: int,
-    processes: Processes,
-    memory_format: torch.memory_format,
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Images as the network sees them, their labels and what their reconstructions should look like."""
-    size = -(-batch_size // processes.world_size) * processes.world_size
+def _batches(objective: Objective, dataset: ImageDataset, batch_size: int, processes: Processes) -> Iterator[Batch]:
+    """Share of this process in all batches, with images as the network sees them, in 0..1."""
+    size = -(-batch_size // processes.world_size) * processes.world_size  # rounded up to a multiple
     loader = Loader(dataset, size, shuffle=False, rank=processes.rank, world_size=processes.world_size)
     for batch in loader.epoch(0):
-        batch = replace(batch, images=objective.network.prepare(batch.images))
-        yield batch.images.contiguous(memory_format=memory_format), batch.targets, batch.reconstruction_target
+        yield replace(batch, images=objective.network.prepare(batch.images))
 
 
-def _count(tally: _Tally, activation: Tensor, labels: Tensor, loss: float, error: float, loss_name: str) -> None:
-    right = is_right(activation, labels)
-    tally.totals[:4] += torch.tensor([len(labels), int(right.sum()), loss, error], dtype=torch.float64)
-    several = labels if labels.dim() == 2 else labels.unsqueeze(-1)  # (B, D)
-    chosen = activation.topk(several.shape[-1]).indices
-    hit = (several.unsqueeze(-1) == chosen.unsqueeze(-2)).any(-1)  # (B, D)
-    classes = activation.shape[-1]
-    tally.found[0] += torch.bincount(several.flatten(), minlength=classes)
-    tally.found[1] += torch.bincount(several[hit], minlength=classes)
-    if labels.dim() == 1:
-        pairs = torch.bincount(labels * classes + activation.argmax(-1), minlength=classes * classes)
-        tally.confusion += pairs.view(classes, classes)
-        sure = activation.softmax(-1) if loss_name == "cross-entropy" else activation.clamp(0, 1)
-        confidence = sure.amax(-1).double()
-        place = (confidence * BINS).long().clamp(max=BINS - 1)
-        for row, values in enumerate((torch.ones_like(confidence), confidence, right.double())):
-            tally.bins[row].index_add_(0, place, values)
+def _evaluate_batch(
+    objective: Objective, batch: Batch, mirror: bool, memory_format: torch.memory_format
+) -> EvaluatedBatch:
+    """Outputs of the network for a batch.
 
-
-def _summary(tally: _Tally, classes: tuple[str, ...], two_labels: bool, drawn: bool, mirror: bool) -> Evaluation:
-    images, right, loss, error, plain = tally.totals.tolist()
-    there, found = tally.found.tolist()
-    per_class = {name: hits / count if count else None for name, count, hits in zip(classes, there, found, strict=True)}
-    gap = (tally.bins[1] - tally.bins[2]).abs().sum().item() / images
-    return Evaluation(
-        images=int(images),
-        accuracy=right / images,
-        loss=loss / images,
-        per_class=per_class,
-        confusion=None if two_labels else tally.confusion.long().tolist(),
-        calibration_error=None if two_labels else gap,
-        drawing_error=error / images if drawn else None,
-        plain_accuracy=plain / images if mirror else None,
-    )
+    With one label the decoder gets the pose of the most active class, as for a new image whose label is unknown; with
+    two labels it gets those of the labels, whose images are known one by one.
+    """
+    network, labels = objective.network, batch.targets
+    images = batch.images.contiguous(memory_format=memory_format)
+    capsules = network(images)
+    activation = capsules.activation
+    if mirror:
+        activation = (activation + network(images.flip(-1)).activation) / 2
+    error = 0.0
+    if network.decoder is not None:
+        reconstruction = network.decoder(capsules, labels if labels.dim() == 2 else None)
+        error = float(reconstruction_loss(reconstruction, batch.reconstruction_target, "sum"))
+    loss = float(objective.class_loss(activation, labels)) + objective.decoder_weight * error
+    return EvaluatedBatch(activation.cpu(), capsules.activation.cpu(), labels.cpu(), loss, error, objective.loss_name)
 
 
 class Evaluator:
@@ -204,6 +312,7 @@ class Evaluator:
 
     @torch.no_grad()
     def _recompute_statistics(self) -> None:
+        """Replace the running statistics of batch norm by the plain mean over ``evaluate.settle`` training batches."""
         norms = [part for part in self.objective.modules() if isinstance(part, _BatchNorm)]
         momenta = [norm.momentum for norm in norms]
         for norm in norms:

@@ -32,7 +32,7 @@ from paircaps.training.assemble import (
 from paircaps.training.checkpoints import CheckpointManager
 from paircaps.training.datasets import Datasets, load_datasets
 from paircaps.training.distributed import Processes, is_lost_peer, joined_processes, synchronise_norms
-from paircaps.training.evaluation import Evaluation, Evaluator
+from paircaps.training.evaluation import Evaluator
 from paircaps.training.failure import save_failure
 from paircaps.training.logging import ProgressDisplay, RunLog
 from paircaps.training.optimiser import create_optimiser
@@ -239,7 +239,7 @@ class Training:
         step, weights = self.checkpoints.best_weights()
         self.evaluator.load_weights(weights)
         evaluation = self.evaluator.evaluate(self.datasets.test)
-        self.log.log_row("test", {"weights_of_step": step, **_numbers(evaluation)})
+        self.log.log_row("test", {"weights_of_step": step, **evaluation.numbers()})
         trained = {
             "dataset": self.recipe.data.name,
             "tested_on": self.datasets.test.info.name,
@@ -309,7 +309,3 @@ class Training:
             f"on, {held:,} to choose by, {len(datasets.test):,} to test on; steps: {self.steps:,} of "
             f"{self.images_per_step:,}"
         )
-
-
-def _numbers(evaluation: Evaluation) -> dict[str, Any]:
-    return {name: value for name, value in evaluation.as_dict().items() if isinstance(value, int | float)}
