@@ -1,16 +1,21 @@
-"""A shorter training keeps the shape of its schedule."""
+"""Length of a training; a shorter one keeps the shape of its schedule."""
 
 import pytest
 
 from paircaps.paper.training_length import (
     Budget,
+    count_test_images,
     epochs_of,
     images_shown,
     share_of,
     shortened,
     steps_per_epoch,
     total_steps,
+    training_images,
 )
+from paircaps.training.assemble import training_loader
+from paircaps.training.datasets import Datasets, load_datasets
+from paircaps.training.distributed import Processes
 from paircaps.training.recipes import load_recipe
 from paircaps.training.schedule import rate
 
@@ -78,3 +83,45 @@ def test_a_recipe_that_counts_steps_takes_as_many_of_fewer_images():
 def test_epochs_and_steps_whichever_is_less():
     assert epochs_of(load_recipe("table2-fashion-mnist", {"train": {"steps": 842}})) == 2
     assert epochs_of(load_recipe("table2-fashion-mnist", {"train": {"steps": 10**9}})) == 163
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "images"),
+    [
+        ("table3", {"length": 1_000}, 900),
+        ("table3", {"length": "null"}, 54_000),
+        ("table2-svhn", {"extra": True}, 543_949),
+        ("table2-svhn", {"extra": False}, 65_931),
+        ("table6", {"stereo": "channels"}, 21_870),
+        ("table6", {"stereo": "images"}, 43_740),
+        ("table3", {"length": "many"}, 54_000),  # which the dataset refuses when it is loaded
+    ],
+)
+def test_options_of_the_data_that_change_the_number_of_images(name, options, images):
+    # the budget used to go by the published number, so that the report's share of the paper's length was wrong
+    assert training_images(load_recipe(name, {"data": {"options": options}}).data) == images
+
+
+@pytest.mark.parametrize("options", [{"length": 1_000}, {"length": 64}, {}])
+def test_a_training_counts_its_steps_as_the_budget_does(options):
+    recipe = load_recipe("glyphs", {"data": {"options": options}, "train": {"epochs": 3, "steps": None}})
+    train = load_datasets(recipe.data).train
+    assert len(train) == training_images(recipe.data)
+    loader = training_loader(recipe, Datasets(train, None, train), Processes(0, 1))
+    assert len(loader) == steps_per_epoch(recipe)
+
+
+def test_fewer_images_are_a_smaller_share_of_the_paper_s_epochs():
+    table5 = load_recipe("table5")
+    half = load_recipe("table5", {"data": {"options": {"length": 30_000}}})
+    assert share_of(half, table5) == pytest.approx(share_of(table5, table5) / 2, rel=0.01)
+    assert share_of(load_recipe("table3", {"data": {"options": {"length": 30_000}}}), TABLE3) == 1, "it counts steps"
+
+
+def test_test_images_by_their_options():
+    affine = {"test": "affine-glyphs", "test_options": {"length": 300}}
+    assert count_test_images(load_recipe("table3", {"data": affine}).data) == 300
+    assert count_test_images(load_recipe("table3", {"data": {**affine, "limit": 64}}).data) == 64
+    same = {"options": {"length": 500}, "test_options": {}}
+    assert count_test_images(load_recipe("table5", {"data": same}).data) == 500, "options of training count in the test"
+    assert count_test_images(load_recipe("table2-svhn", {"data": {"options": {"extra": False}}}).data) == 26_032

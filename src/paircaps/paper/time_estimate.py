@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paircaps.data.metadata import METADATA
 from paircaps.paper.step_times import keep_step_time, measure_step
-from paircaps.paper.training_length import steps_per_epoch, total_steps
-from paircaps.training.datasets import tested_name
+from paircaps.paper.training_length import count_test_images, steps_per_epoch, total_steps
 from paircaps.training.recipe import Recipe
 
 _FORWARD = 1 / 3
@@ -39,9 +37,7 @@ def training_time(recipe: Recipe, seconds_per_image: float) -> TimeEstimate:
         recipe: of the training.
         seconds_per_image: time of a training step, divided by the images of its batch.
     """
-    batch, test = recipe.train.batch_size, METADATA[tested_name(recipe.data)].counts["test"]
-    if recipe.data.limit is not None:
-        test = min(test, recipe.data.limit)
+    batch, test = recipe.train.batch_size, count_test_images(recipe.data)
     steps, an_epoch = total_steps(recipe), steps_per_epoch(recipe)
     # times below are counted in training steps
     views = 1 + recipe.evaluate.mirror

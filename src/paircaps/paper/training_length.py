@@ -1,22 +1,24 @@
-"""How long a training is, beside the paper's: a shorter one keeps the shape of its schedule."""
+"""Length of a training in images, steps and epochs, beside the paper's; shorter ones keep the shape of the schedule."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from paircaps.data.metadata import METADATA
 from paircaps.training import schedule as training_schedule
-from paircaps.training.recipe import Data, Recipe, Schedule
+from paircaps.training.datasets import tested_name, tested_options
+from paircaps.training.recipe import Data, Recipe, Schedule, options_of
 from paircaps.training.schedule import count_steps, count_training_images, images_per_step
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How long a training is: the paper's length, or so many epochs or steps.
+    """Length of a training: the paper's if neither is given.
 
     Args:
-        epochs: of every training.
-        steps: exactly so many.
+        epochs: number of epochs.
+        steps: number of steps, in place of epochs.
     """
 
     epochs: int | None = None
@@ -24,40 +26,76 @@ class Budget:
 
 
 def training_images(data: Data) -> int:
-    """Images that a recipe trains on: those of the split, within its limit, without those held back."""
-    return count_training_images(METADATA[data.name].counts["train"], data)
+    """Number of images that a recipe trains on, known without loading them.
+
+    Args:
+        data: section ``data`` of the recipe.
+    """
+    return count_training_images(_split_images(data.name, "train", data.options), data)
+
+
+def count_test_images(data: Data) -> int:
+    """Number of images that a recipe tests on, known without loading them.
+
+    Args:
+        data: section ``data`` of the recipe.
+    """
+    images = _split_images(tested_name(data), "test", tested_options(data))
+    return images if data.limit is None else min(images, data.limit)
+
+
+def _split_images(name: str, split: str, options: Mapping[str, object]) -> int:
+    """Number of images of a split, by the metadata of its dataset and the options that change it.
+
+    An option with a value that the dataset does not take is ignored here: loading the dataset refuses it.
+    """
+    options, counts = options_of(dict(options)), METADATA[name].counts
+    length = options.get("length")  # of synthetic images
+    if type(length) is int and length > 0:
+        return length
+    images = counts[split]
+    if options.get("extra") is True:  # SVHN's easier digits, added to those of the split
+        images += counts.get("extra", 0)
+    if options.get("stereo") == "channels":  # smallNORB's pairs as one image each, where they are counted as two
+        images //= 2
+    return images
 
 
 def steps_per_epoch(recipe: Recipe) -> int:
-    """Batches of an epoch: a last one that is not full is left out, unless it is the only one."""
+    """Number of steps per epoch of a recipe."""
     return training_schedule.steps_per_epoch(training_images(recipe.data), recipe.train.batch_size)
 
 
-def epochs_of(recipe: Recipe) -> float:
-    """How often a recipe sees its training images, by its epochs or its steps, whichever is less."""
-    return total_steps(recipe) / steps_per_epoch(recipe)
-
-
 def total_steps(recipe: Recipe) -> int:
-    """Batches of a whole training."""
+    """Number of steps of a whole training."""
     return count_steps(recipe, steps_per_epoch(recipe))
 
 
+def epochs_of(recipe: Recipe) -> float:
+    """Number of epochs of a whole training, by its epochs or its steps, whichever is less."""
+    return total_steps(recipe) / steps_per_epoch(recipe)
+
+
 def images_shown(recipe: Recipe) -> int:
-    """Images that a whole training sees, each as often as it comes."""
+    """Number of images shown in a whole training, each counted as often as it is shown."""
     return total_steps(recipe) * images_per_step(training_images(recipe.data), recipe.train.batch_size)
 
 
 def share_of(recipe: Recipe, paper: Recipe) -> float:
-    """How much of the paper's training a recipe is, in images that it sees; the paper's held none back."""
+    """Length of a training as a share of the paper's, in images shown; the paper held none back for validation.
+
+    Args:
+        recipe: of the training.
+        paper: recipe with the paper's length.
+    """
     return images_shown(recipe) / images_shown(replace(paper, data=replace(paper.data, validation=0.0)))
 
 
 def shortened(recipe: Recipe, budget: Budget) -> Recipe:
-    """A recipe of another length; warm-up, drops and halvings come after the same part of it.
+    """A recipe with another length; warm-up, drops and halvings come after the same share of the training.
 
     Args:
-        recipe: of the paper's length.
+        recipe: recipe with the paper's length.
         budget: the new length.
     """
     if budget == Budget():
@@ -71,7 +109,12 @@ def shortened(recipe: Recipe, budget: Budget) -> Recipe:
 
 
 def stretched(schedule: Schedule, factor: float) -> Schedule:
-    """The same schedule over a training that is so many times as long; one-cycle and cosine know no epochs."""
+    """A schedule stretched over a training of another length.
+
+    Args:
+        schedule: section ``schedule`` of a recipe; one-cycle and cosine have no epochs in them.
+        factor: new length divided by the old one.
+    """
     if schedule.name == "drops":
         schedule = replace(schedule, drops=tuple(drop * factor for drop in schedule.drops))
     if schedule.name == "halving":
