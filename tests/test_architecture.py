@@ -12,7 +12,7 @@ import paircaps
 SOURCE = Path(paircaps.__file__).parent
 # each room may import from the rooms before it
 GROUND_FLOOR = [
-    *("errors", "_utils", "functional", "votes", "routing", "layers", "models", "testing"),
+    *("errors", "_utils", "functional", "routing", "votes", "layers", "models", "testing"),
     *("network", "model_files", "losses"),
 ]
 UPPER_FLOOR = ["data", "training", "predict", "explain", "serve", "bench", "paper", "cli", "__main__"]

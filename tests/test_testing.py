@@ -190,3 +190,13 @@ def test_shares_that_do_not_add_up_are_noticed():
     testing.assert_evidence(FMAgreement(3), 3)
     with pytest.raises(AssertionError, match="Miscounted: shares of the children differ from the activation"):
         testing.check_routing(Miscounted(3), 3)
+
+
+def test_a_shortcut_that_is_another_algorithm_is_noticed():
+    class Unhalved(FMAgreement):
+        def agree_on_sums(self, total, squares, children):
+            return super().agree_on_sums(2 * total, squares, children)
+
+    testing.assert_shortcut(FMAgreement(3), 3)
+    with pytest.raises(AssertionError, match=r"Unhalved: needs = VoteNeeds\.SUMS_OF_UNIT_VOTES gives other parents"):
+        testing.check_routing(Unhalved(3), 3)

@@ -19,6 +19,7 @@ from torch.autograd.gradcheck import GradcheckError
 
 from paircaps.functional import Capsules
 from paircaps.routing import Routing
+from paircaps.votes import LazyVotes, VectorVotes
 
 AnyRouting = Callable[[Tensor, Tensor | None], Capsules]
 Oracle = Callable[[Tensor, Tensor], Capsules]
@@ -40,6 +41,7 @@ def check_routing(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> N
     assert_free_leading_dims(routing, out_capsules, seed=seed)
     assert_gradients(routing, out_capsules, seed=seed)
     assert_finite(routing, out_capsules, seed=seed)
+    assert_shortcut(routing, out_capsules, seed=seed)
     assert_evidence(routing, out_capsules, seed=seed)
 
 
@@ -149,6 +151,22 @@ def assert_gradients(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -
         torch.autograd.gradcheck(outputs, inputs, raise_exception=True)
     except GradcheckError as error:
         raise AssertionError(f"gradients differ from finite differences: {error}") from error
+
+
+def assert_shortcut(routing: AnyRouting, out_capsules: int, *, seed: int = 0, tolerance: float = 1e-10) -> None:
+    """Where a routing declares that it needs less than all votes, it makes the same parents of that."""
+    if not isinstance(routing, Routing):
+        return
+    routing = copy.deepcopy(routing).to(torch.float64)
+    # children whose votes are (2, I, J, K): a child is all of its votes, side by side, and the weights pick one out
+    dense, activation = random_votes(2, out_capsules=out_capsules, seed=seed)
+    transform = VectorVotes(CHILDREN, out_capsules, out_capsules * POSE_DIM, POSE_DIM).double()
+    picks = torch.eye(out_capsules * POSE_DIM, dtype=torch.float64).unflatten(1, (out_capsules, POSE_DIM))
+    transform.weight = nn.Parameter(picks.transpose(0, 1).expand(CHILDREN, -1, -1, -1), requires_grad=False)
+    votes = LazyVotes(dense.flatten(-2), transform, nn.Identity(), streaming=True)
+    actual = votes.route(routing, activation)
+    message = f"{type(routing).__name__}: needs = {routing.needs} gives other parents than agree()"
+    _assert_equal(actual, routing(dense, activation), message, tolerance)
 
 
 def assert_evidence(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 from votes.twins import LARGE, twins
 
-from paircaps import CapsuleLayer, Capsules, DynamicRouting, FMAgreement, create_model
+from paircaps import CapsuleLayer, Capsules, DynamicRouting, EMRouting, FMAgreement, create_model
 from paircaps.layers.norms import CapsuleNorm
-from paircaps.routing import Routing
+from paircaps.routing import Routing, VoteNeeds
 from paircaps.votes import LazyVotes, MatrixVotes, operators, tile_children
 
 
@@ -111,6 +111,83 @@ def test_a_routing_with_a_forward_of_its_own_gets_a_tensor():
     assert CapsuleLayer(LARGE[1], 10, routing=Loud)(torch.randn(LARGE)).s.shape == (8, 10, 16)
 
 
+class MeanVote(Routing):
+    """A routing of a user's own, with the need that a test gives it."""
+
+    needs = VoteNeeds.EVERYTHING
+
+    def agree(self, votes, activation):
+        return self.agree_on_total(votes.sum(dim=-3))
+
+    def agree_on_sums(self, total, squares, children):
+        return self.agree_on_total(total)
+
+    def agree_on_total(self, total):
+        return Capsules(total, total, total.norm(dim=-1))
+
+
+@pytest.mark.parametrize("need", VoteNeeds)
+def test_a_routing_of_ones_own_gets_what_it_needs_and_nothing_more(need, monkeypatch):
+    routing = type("Declared", (MeanVote,), {"needs": need})(10)
+    u = torch.randn(LARGE, dtype=torch.float64)
+    streaming = need is not VoteNeeds.EVERYTHING or "auto"
+    layer = CapsuleLayer(LARGE[1], 10, routing=routing, streaming=streaming, vote_norm=None).double()
+    votes = layer.votes(u)
+    if need is VoteNeeds.SUMS_OF_UNIT_VOTES:
+        votes = nn.functional.normalize(votes, dim=-1)
+    if need is not VoteNeeds.EVERYTHING:
+        monkeypatch.setattr(LazyVotes, "dense", None)
+    torch.testing.assert_close(layer(u).s, votes.sum(dim=-3))
+    assert routing.streams == (need is not VoteNeeds.EVERYTHING)
+    assert routing.by_image == (need is VoteNeeds.IMAGES)
+
+
+def test_what_is_declared_above_an_overridden_agree_is_not_believed(monkeypatch):
+    """The class above declared what its own ``agree`` needs."""
+    monkeypatch.setattr("paircaps.votes.layout.IMAGE_BYTES", 1)  # one image at a time
+
+    class Largest(EMRouting):
+        def agree(self, votes, activation):
+            assert len(votes) == 8, "the whole batch"
+            largest = votes.amax(dim=-3)
+            return Capsules(largest, largest, largest.norm(dim=-1))
+
+    class ByImage(Largest):
+        needs = VoteNeeds.IMAGES
+
+    u = torch.randn(LARGE)
+    assert CapsuleLayer(LARGE[1], 10, routing=Largest, streaming=True)(u).s.shape == (8, 10, 16)
+    with pytest.raises(AssertionError, match="the whole batch"):
+        CapsuleLayer(LARGE[1], 10, routing=ByImage, streaming=True)(u)
+
+
+@pytest.mark.parametrize("need", [VoteNeeds.SUMS, VoteNeeds.TOTAL])
+def test_a_need_without_its_method_is_an_error_that_names_both(need):
+    class Half(Routing):
+        needs = need
+
+        def agree(self, votes, activation):
+            raise AssertionError("not reached")
+
+    layer = CapsuleLayer(8, 10, routing=Half, streaming=True)
+    with pytest.raises(NotImplementedError, match=rf"Half declares {need} and has no agree_on_{need.value}\(\)"):
+        layer(torch.randn(2, 8, 16))
+
+
+@pytest.mark.parametrize("need", [VoteNeeds.IMAGES, VoteNeeds.SUMS, VoteNeeds.TOTAL])
+def test_shapes_and_results_are_checked_whatever_a_routing_gets(need):
+    layer = CapsuleLayer(8, 10, routing=type("Declared", (MeanVote,), {"needs": need}), streaming=True)
+    with pytest.raises(ValueError, match=r"activation must have shape \(2, 8\).*\(2, 7\)"):
+        layer(torch.randn(2, 8, 16), torch.ones(2, 7))
+    layer.routing.out_capsules = 9
+    with pytest.raises(ValueError, match="built for 9 parents, got votes for 10"):
+        layer(torch.randn(2, 8, 16))
+    layer.routing.out_capsules = 10
+    layer.routing.agree_on_total = lambda total: total
+    with pytest.raises(TypeError, match=r"Declared\.agree(_on_sums|_on_total|) must return Capsules, got Tensor"):
+        layer(torch.randn(2, 8, 16))
+
+
 def test_an_empty_batch_stays_one():
     rivals = [CapsuleLayer(97, 7, routing=routing, streaming=True).eval() for routing in ("dynamic", "em")]
     for layer in (*twins("matrix", "pose"), *rivals):
@@ -163,8 +240,8 @@ def test_a_tile_has_at_least_one_child(value):
 
 def test_the_tile_that_was_asked_for_is_walked(monkeypatch):
     tiles = []
-    walk = operators.walk_sums
-    monkeypatch.setattr(operators, "walk_sums", lambda job: tiles.append(job.tile) or walk(job))
+    walk = operators.tiled_sums
+    monkeypatch.setattr(operators, "tiled_sums", lambda arguments: tiles.append(arguments.tile_size) or walk(arguments))
     CapsuleLayer(8, 10, streaming=True, tile=3)(torch.randn(2, 8, 16))
     CapsuleLayer(8, 10, streaming=True)(torch.randn(2, 8, 16))
     assert tiles == [3, tile_children(2, 10, 16)]

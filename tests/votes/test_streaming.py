@@ -134,7 +134,8 @@ class Streamed(nn.Module):
         transform = VectorVotes(children, parents, parents * pose_dim, pose_dim)
         pick = torch.eye(parents * pose_dim, dtype=votes.dtype).unflatten(1, (parents, pose_dim)).transpose(0, 1)
         transform.weight = nn.Parameter(pick.expand(children, -1, -1, -1), requires_grad=False)
-        return self.routing(LazyVotes(votes.flatten(-2), transform, nn.Identity(), True, tile=2), activation)
+        votes = LazyVotes(votes.flatten(-2), transform, nn.Identity(), True, tile=2)
+        return votes.route(self.routing, activation)
 
 
 @pytest.mark.parametrize("activation", ["sum", "squash"])

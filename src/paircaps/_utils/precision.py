@@ -17,6 +17,11 @@ T = TypeVar("T", bound=Tensor | tuple[Tensor, ...])
 HALF = (torch.bfloat16, torch.float16)
 
 
+def full_precision(dtype: torch.dtype) -> torch.dtype:
+    """Precision to compute in: float32 for half precision, else the dtype itself."""
+    return torch.float32 if dtype in HALF else dtype
+
+
 def in_full_precision(function: Callable[P, T]) -> Callable[P, T]:
     """Decorate a function of tensors so that it never computes in 8 or 11 bits of mantissa.
 
@@ -63,7 +68,7 @@ def _no_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
 
 
 def _widen(value: Any) -> Any:
-    return value.float() if isinstance(value, Tensor) and value.dtype in HALF else value
+    return value.to(full_precision(value.dtype)) if isinstance(value, Tensor) else value
 
 
 def to_dtype(result: T, dtype: torch.dtype) -> T:

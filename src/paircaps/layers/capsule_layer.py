@@ -9,7 +9,7 @@ from paircaps.errors import PaircapsError
 from paircaps.functional import Capsules
 from paircaps.layers.norms import create_vote_norm
 from paircaps.routing import Evidence, Routing, RoutingFactory, create_routing
-from paircaps.votes import LazyVotes, create_transform, is_watched
+from paircaps.votes import LazyVotes, create_transform
 
 
 class CapsuleLayer(nn.Module):
@@ -89,8 +89,8 @@ class CapsuleLayer(nn.Module):
         Returns:
             Capsules of (..., J, K), (..., J, K) and (..., J).
         """
-        votes, activation = self._ballot(u, activation)
-        return self.routing(votes if self._routes_uncast_votes() else votes.dense(), activation)
+        votes, activation = self._lazy_votes(u, activation)
+        return votes.route(self.routing, activation)
 
     def evidence(self, u: Tensor | Capsules, activation: Tensor | None = None) -> Evidence:
         """What each child contributed to each parent; arguments as of a call. All votes are held at once.
@@ -98,15 +98,15 @@ class CapsuleLayer(nn.Module):
         Raises:
             PaircapsError: if the routing does not say.
         """
-        votes, activation = self._ballot(u, activation)
+        votes, activation = self._lazy_votes(u, activation)
         if not isinstance(self.routing, Routing):
             raise PaircapsError(
                 f"{type(self.routing).__name__} is no Routing: it does not say what children contributed"
             )
         return self.routing.evidence(votes.dense(), activation)
 
-    def _ballot(self, u: Tensor | Capsules, activation: Tensor | None) -> tuple[LazyVotes, Tensor | None]:
-        """The votes of children whose shape is right, not cast yet, and the children's activations."""
+    def _lazy_votes(self, u: Tensor | Capsules, activation: Tensor | None) -> tuple[LazyVotes, Tensor | None]:
+        """Lazy votes of children whose shape was checked, and the children's activations."""
         if isinstance(u, Capsules):
             if activation is not None:
                 raise ValueError("activation was given twice: Capsules carry their own")
@@ -118,16 +118,6 @@ class CapsuleLayer(nn.Module):
                 f"{self.in_dim}), got {shape_of(u)}"
             )
         return LazyVotes(u, self.votes, self.norm, self.streaming, self.tile), activation
-
-    def _routes_uncast_votes(self) -> bool:
-        """A module of another kind, one with a forward of its own, and hooks that look on expect a tensor."""
-        routing = self.routing
-        return (
-            self.streaming is not False
-            and isinstance(routing, Routing)
-            and type(routing).forward is Routing.forward
-            and not is_watched(routing)
-        )
 
     def extra_repr(self) -> str:
         """Sizes, for print(model)."""

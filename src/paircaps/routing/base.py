@@ -1,23 +1,48 @@
-"""What every routing is: a module that turns votes into parent capsules."""
+"""The base class of all routings, and the declaration of what a routing needs of the votes."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from enum import Enum
 
 from torch import Tensor, nn
 
-from paircaps._utils.checks import require_child_activation, require_positive, require_votes, shape_of
+from paircaps._utils.checks import Shaped, require_child_activation, require_positive, require_votes, shape_of
 from paircaps.errors import PaircapsError
 from paircaps.functional import Capsules
 from paircaps.routing.evidence import Evidence
-from paircaps.votes import LazyVotes, same_owner
+
+
+class VoteNeeds(Enum):
+    """What a routing needs of the votes.
+
+    A routing declares its need in :attr:`Routing.needs`. :meth:`paircaps.votes.LazyVotes.route` decides whether it gets
+    just that, or dense votes, which satisfy every need. A new kind of need is a member here, a method of
+    :class:`Routing` that takes what was needed, and a branch of ``LazyVotes.route``.
+    """
+
+    EVERYTHING = "everything"
+    """Dense votes of the whole batch, for :meth:`Routing.agree`."""
+
+    IMAGES = "images"
+    """Dense votes, but images are routed independently: :meth:`Routing.agree` may get a few images at a time."""
+
+    SUMS = "sums"
+    """Σû and Σû² over the children, for :meth:`Routing.agree_on_sums`."""
+
+    SUMS_OF_UNIT_VOTES = "sums of unit votes"
+    """The same, after each vote was scaled to length one (E4)."""
+
+    TOTAL = "total"
+    """Σû over the children, for :meth:`Routing.agree_on_total`."""
 
 
 class Routing(nn.Module, ABC):
     """Votes to parent capsules.
 
-    A subclass says in :meth:`agree` how; shapes are checked here. Register it with
-    :func:`paircaps.register_routing` and run :func:`paircaps.testing.check_routing` against it.
+    A subclass implements :meth:`agree`; shapes are checked here. Register it with
+    :func:`paircaps.register_routing` and run :func:`paircaps.testing.check_routing` against it. One that can do with
+    less than all votes of a batch declares so in :attr:`needs`.
 
     Args:
         out_capsules: J, the number of parents.
@@ -34,29 +59,41 @@ class Routing(nn.Module, ABC):
         return False
 
     @property
+    def needs(self) -> VoteNeeds:
+        """What this routing needs of the votes; everything, unless a subclass declares less."""
+        return VoteNeeds.EVERYTHING
+
+    @property
     def streams(self) -> bool:
-        """Whether :meth:`agree_on` can do without the votes of the whole batch."""
-        return False
+        """Whether the routing can do without the votes of the whole batch."""
+        return self.needs is not VoteNeeds.EVERYTHING
 
     @property
     def by_image(self) -> bool:
-        """Whether it does so by taking a few images at a time."""
-        return False
+        """Whether it does so by routing a few images at a time."""
+        return self.needs is VoteNeeds.IMAGES
 
-    def forward(self, votes: Tensor | LazyVotes, activation: Tensor | None = None) -> Capsules:
-        """Route.
+    def forward(self, votes: Tensor, activation: Tensor | None = None) -> Capsules:
+        """Route dense votes.
 
         Args:
-            votes: (..., I, J, K), cast or not yet.
-            activation: of the children, (..., I), for routings that weigh them; None takes all as fully there.
+            votes: (..., I, J, K).
+            activation: activations of the children, (..., I), for routings that weigh them; None stands for all ones.
 
         Returns:
             Capsules of (..., J, K), (..., J, K) and (..., J).
         """
-        if isinstance(votes, LazyVotes) and not (votes.foldable and same_owner(self, "agree", "agree_on")):
-            votes = votes.dense()
-        if not isinstance(votes, LazyVotes):
-            require_votes(votes)
+        require_votes(votes)
+        self.require_shapes(votes, activation)
+        return self.require_capsules("agree", self.agree(votes, activation))
+
+    def require_shapes(self, votes: Shaped, activation: Tensor | None) -> None:
+        """Refuse votes for another number of parents, and activations that are not one for each child.
+
+        Args:
+            votes: a tensor of (..., I, J, K), or lazy votes of that shape.
+            activation: activations of the children, or None.
+        """
         if votes.shape[-2] != self.out_capsules:
             raise ValueError(
                 f"{type(self).__name__} was built for {self.out_capsules} parents, got votes for {votes.shape[-2]}: "
@@ -64,29 +101,49 @@ class Routing(nn.Module, ABC):
             )
         if activation is not None:
             require_child_activation(activation, votes)
-        agree = self.agree_on if isinstance(votes, LazyVotes) else self.agree
-        capsules = agree(votes, activation)  # pyright: ignore[reportArgumentType]
-        if not isinstance(capsules, Capsules):
-            raise TypeError(f"{type(self).__name__}.agree must return Capsules, got {type(capsules).__name__}")
-        return capsules
+
+    def require_capsules(self, method: str, result: object) -> Capsules:
+        """The result of a method of this routing, refused if it is anything but Capsules."""
+        if not isinstance(result, Capsules):
+            raise TypeError(f"{type(self).__name__}.{method} must return Capsules, got {type(result).__name__}")
+        return result
 
     @abstractmethod
     def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
-        """The algorithm itself, on votes whose shape is right."""
+        """Route dense votes whose shape was checked: the algorithm itself, and the reference for the methods below.
 
-    def agree_on(self, votes: LazyVotes, activation: Tensor | None) -> Capsules:
-        """The same on votes that are not cast yet; a routing that :attr:`streams` says here how it does without."""
-        return self.agree(votes.dense(), activation)
+        Args:
+            votes: (..., I, J, K).
+            activation: activations of the children, (..., I), or None.
+        """
+
+    def agree_on_sums(self, total: Tensor, squares: Tensor, children: int) -> Capsules:
+        """The result of :meth:`agree` from two sums over the votes, for a routing that needs no more.
+
+        Args:
+            total: Σû over the children, (..., J, K).
+            squares: Σû² over the children, (..., J, K).
+            children: I, the number of votes in each sum.
+        """
+        raise NotImplementedError(f"{type(self).__name__} declares {self.needs} and has no agree_on_sums()")
+
+    def agree_on_total(self, total: Tensor) -> Capsules:
+        """The result of :meth:`agree` from the sum of the votes, for a routing that needs no more.
+
+        Args:
+            total: Σû over the children, (..., J, K).
+        """
+        raise NotImplementedError(f"{type(self).__name__} declares {self.needs} and has no agree_on_total()")
 
     def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
-        """What each child contributed to each parent; a routing that can be looked into says so here.
+        """What each child contributed to each parent; optional.
 
         Args:
             votes: dense, (..., I, J, K).
-            activation: of the children, (..., I), or None.
+            activation: activations of the children, (..., I), or None.
 
         Raises:
-            PaircapsError: if this routing does not say.
+            PaircapsError: if this routing does not implement it.
         """
         raise PaircapsError(f"{type(self).__name__} does not say what children contributed: it has no evidence()")
 

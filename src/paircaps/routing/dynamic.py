@@ -6,12 +6,10 @@ import torch
 from torch import Tensor
 
 from paircaps._utils.checks import require_positive
-from paircaps._utils.precision import to_dtype
+from paircaps._utils.precision import full_precision
 from paircaps.functional import ABSENT, Capsules, dynamic_coupling, dynamic_routing, squash, uniform_routing
-from paircaps.routing.base import Routing
+from paircaps.routing.base import Routing, VoteNeeds
 from paircaps.routing.evidence import Evidence
-from paircaps.votes import LazyVotes
-from paircaps.votes.layout import full_precision
 
 
 @torch.no_grad()
@@ -50,19 +48,13 @@ class DynamicRouting(Routing):
         return dynamic_routing(votes, self.iterations)
 
     @property
-    def streams(self) -> bool:
-        """A few images at a time, or no votes at all."""
-        return True
+    def needs(self) -> VoteNeeds:
+        """One iteration needs the sum of the votes alone; more go over all votes of an image again and again."""
+        return VoteNeeds.TOTAL if self.iterations == 1 else VoteNeeds.IMAGES
 
-    @property
-    def by_image(self) -> bool:
-        """Unless one iteration is all."""
-        return self.iterations > 1
-
-    def agree_on(self, votes: LazyVotes, activation: Tensor | None) -> Capsules:
-        """With one iteration the coupling is uniform, and the routing one matrix product and a squash."""
-        capsules = uniform_routing(votes.total()) if self.iterations == 1 else votes.by_image(self.agree, activation)
-        return to_dtype(capsules, votes.dtype)
+    def agree_on_total(self, total: Tensor) -> Capsules:
+        """One iteration: the coupling is uniform, so the routing is a mean and a squash."""
+        return uniform_routing(total)
 
     def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
         """The coupling c of the last iteration; s = Σ c û, and child i has ⟨c_i û_i, s⟩ of ‖s‖², so of a_j."""

@@ -6,12 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from paircaps._utils.checks import require_positive
-from paircaps._utils.precision import to_dtype
+from paircaps._utils.precision import full_precision
 from paircaps.functional import ABSENT, Capsules, em_coupling, em_routing
-from paircaps.routing.base import Routing
+from paircaps.routing.base import Routing, VoteNeeds
 from paircaps.routing.evidence import Evidence
-from paircaps.votes import LazyVotes
-from paircaps.votes.layout import full_precision
 
 
 @torch.no_grad()
@@ -59,18 +57,9 @@ class EMRouting(Routing):
         return em_routing(votes, activation, self.beta_u, self.beta_a, self.iterations)
 
     @property
-    def streams(self) -> bool:
-        """A few images at a time."""
-        return True
-
-    @property
-    def by_image(self) -> bool:
-        """Always."""
-        return True
-
-    def agree_on(self, votes: LazyVotes, activation: Tensor | None) -> Capsules:
-        """Images know nothing of each other."""
-        return to_dtype(votes.by_image(self.agree, activation), votes.dtype)
+    def needs(self) -> VoteNeeds:
+        """All votes of an image, in every iteration; images are routed independently."""
+        return VoteNeeds.IMAGES
 
     def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
         """The assignment R of the last M step; of a_j child i has as much as of all that was assigned to j."""

@@ -7,12 +7,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from paircaps._utils.checks import require_bool, require_choice
-from paircaps._utils.precision import to_dtype
+from paircaps._utils.precision import full_precision
 from paircaps.functional import ABSENT, FM_ACTIVATIONS, Capsules, fm_agreement, fm_capsules
-from paircaps.routing.base import Routing
+from paircaps.routing.base import Routing, VoteNeeds
 from paircaps.routing.evidence import Evidence
-from paircaps.votes import LazyVotes
-from paircaps.votes.layout import full_precision
 
 
 @torch.no_grad()
@@ -65,17 +63,13 @@ class FMAgreement(Routing):
         return fm_agreement(votes, normalize=self.normalize, halve=self.halve, activation=self.activation)
 
     @property
-    def streams(self) -> bool:
-        """Two sums over the votes are all it needs."""
-        return True
+    def needs(self) -> VoteNeeds:
+        """Two sums over the votes are enough."""
+        return VoteNeeds.SUMS_OF_UNIT_VOTES if self.normalize else VoteNeeds.SUMS
 
-    def agree_on(self, votes: LazyVotes, activation: Tensor | None) -> Capsules:
-        """Without ever holding the votes, where that pays."""
-        if not votes.walk_pays:
-            return self.agree(votes.dense(), activation)
-        sums = votes.sums(normalize=self.normalize)
-        capsules = fm_capsules(*sums, votes.shape[-3], halve=self.halve, activation=self.activation)
-        return to_dtype(capsules, votes.dtype)
+    def agree_on_sums(self, total: Tensor, squares: Tensor, children: int) -> Capsules:
+        """Algorithm 1 from its second line on."""
+        return fm_capsules(total, squares, children, halve=self.halve, activation=self.activation)
 
     def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
         """E5 taken apart: child i has ⟨û_i, Σû − û_i⟩ / 2I of a_j, half of every pair it is in."""

@@ -13,7 +13,7 @@ a tile lies in memory and how large it is, ``fold`` puts batch norm into the wei
 from __future__ import annotations
 
 from paircaps.votes.layout import tile_children
-from paircaps.votes.lazy_votes import LazyVotes, is_watched, same_owner
+from paircaps.votes.lazy_votes import LazyVotes
 from paircaps.votes.transforms import LinearVotes, MatrixVotes, VectorVotes, create_transform
 
 __all__ = [
@@ -22,7 +22,5 @@ __all__ = [
     "MatrixVotes",
     "VectorVotes",
     "create_transform",
-    "is_watched",
-    "same_owner",
     "tile_children",
 ]

@@ -13,7 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from paircaps.votes.layout import full_precision, sum_precision, to_columns
+from paircaps._utils.precision import full_precision
+from paircaps.votes.layout import sum_precision, to_columns
 
 Statistics = Callable[[], tuple[Tensor, Tensor]]
 """Gives mean and variance, divided by the count, of what is to be normalised."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paircaps._utils.precision import HALF
+from paircaps._utils.precision import full_precision
 
 TILE_BYTES = 5 << 19
 """Votes of one tile, 2.5 MB: two or three such buffers are in use at once, and should stay within a CPU's caches."""
@@ -89,11 +89,6 @@ def slices(count: int, size: int) -> Iterator[slice]:
     """0..count in pieces of ``size``; the last may be shorter."""
     for start in range(0, count, size):
         yield slice(start, min(start + size, count))
-
-
-def full_precision(dtype: torch.dtype) -> torch.dtype:
-    """What tiles are computed in: float32 for anything smaller."""
-    return torch.float32 if dtype in HALF else dtype
 
 
 def sum_precision(tensor: Tensor) -> torch.dtype:

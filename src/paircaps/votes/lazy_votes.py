@@ -1,4 +1,8 @@
-"""Votes as a routing sees them: dense if it must look at each, sums over the children if those are enough."""
+"""Lazy votes: the votes of a layer, and the one place that decides how much of them a routing gets.
+
+A routing declares what it needs, a :class:`paircaps.routing.VoteNeeds`. :meth:`LazyVotes.route` hands it dense votes,
+two sums over tiles, one total, or dense votes of a few images at a time.
+"""
 
 from __future__ import annotations
 
@@ -10,46 +14,41 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from paircaps._utils.precision import HALF, autocast_enabled, in_full_precision
+from paircaps._utils.precision import HALF, autocast_enabled, full_precision, in_full_precision, to_dtype
 from paircaps.functional import Capsules
+from paircaps.routing import Routing, VoteNeeds
 from paircaps.votes.fold_norm import FoldingNorm, ScaleAndShift, fold_weights
-from paircaps.votes.layout import TILE_BYTES, full_precision, slices, tile_images
+from paircaps.votes.layout import TILE_BYTES, slices, tile_images
 from paircaps.votes.operators import vote_statistics, vote_sums
+from paircaps.votes.tiled_sums import SumArguments
 from paircaps.votes.transforms import LinearVotes, MatrixVotes, VectorVotes
 
 LEAST_BATCH = 8
 """Images from which on streaming pays: with fewer, rows of a tile are shorter than a vector register or two."""
 
-
 FEWEST_PIECES = 4
-"""Of a batch, for which routing a few images at a time is faster than all at once."""
+"""Pieces of a batch beyond which routing them one after the other is faster than all images at once."""
 
 Agree = Callable[[Tensor, Tensor | None], Capsules]
 """A routing of dense votes and child activations."""
 
-
-def same_owner(thing: object, method: str, shortcut: str) -> bool:
-    """Whether a shortcut still is one: nobody has overridden the method below the class that has both."""
-    kinds = type(thing).__mro__
-    owners = [next((kind for kind in kinds if name in vars(kind)), None) for name in (method, shortcut)]
-    return owners[0] is owners[1] is not None
-
-
-def is_watched(module: nn.Module) -> bool:
-    """Whether hooks look at what a module takes and returns."""
-    return bool(
-        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    )
+SHORTCUTS = {
+    VoteNeeds.IMAGES: "needs",
+    VoteNeeds.SUMS: "agree_on_sums",
+    VoteNeeds.SUMS_OF_UNIT_VOTES: "agree_on_sums",
+    VoteNeeds.TOTAL: "agree_on_total",
+}
+"""The member of a routing that vouches for each need: it must belong to the ``agree`` that is in force."""
 
 
 class LazyVotes:
-    """The votes of a layer, which need not exist.
+    """Lazy votes: ``dense()`` materialises them, ``sums()`` reduces them tile by tile, ``route()`` chooses.
 
     Args:
         u: child capsules, (..., I, K_in).
-        transform: to votes.
+        transform: module from child capsules to votes.
         norm: batch norm of the votes, or an identity.
-        streaming: whether sums are gathered tile by tile; ``"auto"`` does so where it pays.
+        streaming: False always takes dense votes, True never those of the whole batch, ``"auto"`` what is fastest.
         tile: children in a tile; None takes :func:`paircaps.votes.tile_children`.
     """
 
@@ -62,111 +61,167 @@ class LazyVotes:
         tile: int | None = None,
     ) -> None:
         self.u, self.norm = u, norm
-        self.transform = cast(LinearVotes, transform)  # if it is foldable
+        self.transform = cast(LinearVotes, transform)  # only dense() works with a module of another kind
         self.streaming, self.tile = streaming, tile
 
     @property
     def shape(self) -> torch.Size:
-        """(..., I, J, K)."""
+        """Shape of the dense votes, (..., I, J, K)."""
         _, parents, _, columns = self.transform.weight.shape
         return torch.Size((*self.u.shape[:-1], parents, self.transform.rows * columns))
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of what a routing makes of them: that of the children, and float32 under autocast."""
+        """Precision of the routed capsules: that of the children, and float32 under autocast."""
         return torch.float32 if autocast_enabled(self.u) and self.u.dtype in HALF else self.u.dtype
-
-    @property
-    def foldable(self) -> bool:
-        """Whether sums over them may be taken without casting all of them.
-
-        Not if streaming is off, on the way to an export, which must run where this library is not, if somebody put
-        another module in the place of the transform or the norm, or if hooks look at what these return.
-        """
-        if self.streaming is False or torch.compiler.is_exporting() or torch.jit.is_tracing():  # pyright: ignore
-            return False
-        linear = type(self.transform).forward in (MatrixVotes.forward, VectorVotes.forward)
-        folds = isinstance(self.norm, nn.Identity) or same_owner(self.norm, "forward", "fold")
-        return linear and folds and not (is_watched(self.transform) or is_watched(self.norm))
-
-    @property
-    def walk_pays(self) -> bool:
-        """Whether a walk over tiles is better than dense votes, or was asked for."""
-        if self.streaming is True:
-            return True
-        return self._images >= LEAST_BATCH and 4 * self.shape.numel() > TILE_BYTES
 
     @property
     def _images(self) -> int:
         """B, all leading axes together."""
         return self.u.shape[:-2].numel()
 
+    # --- the decision ---------------------------------------------------------------------------------------------
+
+    def route(self, routing: nn.Module, activation: Tensor | None = None) -> Capsules:
+        """Route these votes.
+
+        Args:
+            routing: a :class:`Routing`, which gets what it needs; or any other module, which gets dense votes.
+            activation: activations of the children, (..., I), or None.
+
+        Returns:
+            Capsules of (..., J, K), (..., J, K) and (..., J).
+        """
+        given = self._given_to(routing)
+        if given is VoteNeeds.EVERYTHING:
+            return routing(self.dense(), activation)
+        assert isinstance(routing, Routing)
+        routing.require_shapes(self, activation)
+        if given is VoteNeeds.IMAGES:
+            capsules = self.by_image(routing.forward, activation)
+        elif given is VoteNeeds.TOTAL:
+            capsules = routing.agree_on_total(self.total())
+        else:
+            sums = self.sums(normalize=given is VoteNeeds.SUMS_OF_UNIT_VOTES)
+            capsules = routing.agree_on_sums(*sums, self.shape[-3])
+        return to_dtype(routing.require_capsules(SHORTCUTS[given], capsules), self.dtype)
+
+    def _given_to(self, routing: nn.Module) -> VoteNeeds:
+        """What a routing gets: what it needs, or everything, as dense votes.
+
+        Dense votes are necessary
+
+        - where ``streaming=False`` asks for them;
+        - in ``torch.export`` and ``torch.jit.trace``, because what is exported must run without this library;
+        - if the routing is no :class:`Routing`, has a ``forward`` of its own, needs everything, or overrides ``agree``
+          below the class that says how to do with less: its ``agree`` must run;
+        - if the transform or the norm is another module than ours, or overrides ``forward``: sums would bypass it;
+        - if hooks on the routing, the transform or the norm expect to see votes.
+
+        With ``streaming="auto"`` they are taken also where they are faster: see :meth:`_dense_is_faster`.
+        """
+        if self.streaming is False or torch.compiler.is_exporting() or torch.jit.is_tracing():  # pyright: ignore
+            return VoteNeeds.EVERYTHING
+        if not isinstance(routing, Routing) or not _vouches_for_needs(routing) or _has_hooks(routing):
+            return VoteNeeds.EVERYTHING
+        if not self._is_linear():
+            return VoteNeeds.EVERYTHING
+        needs = routing.needs
+        empty = needs is VoteNeeds.IMAGES and self._images == 0  # no piece, so nothing to concatenate
+        if empty or (self.streaming is not True and self._dense_is_faster(needs)):
+            return VoteNeeds.EVERYTHING
+        return needs
+
+    def _is_linear(self) -> bool:
+        """Whether votes are the product of children and weights with a batch norm that folds, and nobody looks on."""
+        linear = type(self.transform).forward in (MatrixVotes.forward, VectorVotes.forward)
+        folds = isinstance(self.norm, nn.Identity) or _belongs_to(self.norm, "forward", "fold")
+        return linear and folds and not (_has_hooks(self.transform) or _has_hooks(self.norm))
+
+    def _dense_is_faster(self, needs: VoteNeeds) -> bool:
+        """Whether dense votes take less time than what is needed.
+
+        A total is one matrix product: always faster. Tiles are slower for few images, and for votes that fit one tile.
+        So are pieces of a batch, which moreover must be several; and ``torch.compile`` makes better code of all images
+        at once.
+        """
+        if needs is VoteNeeds.TOTAL:
+            return False
+        if self._images < LEAST_BATCH or 4 * self.shape.numel() <= TILE_BYTES:
+            return True
+        if needs is not VoteNeeds.IMAGES:
+            return False
+        return torch.compiler.is_compiling() or self._images <= FEWEST_PIECES * tile_images(*self.shape[-3:])
+
+    # --- what a routing may get -----------------------------------------------------------------------------------
+
     def dense(self) -> Tensor:
-        """All of them, (..., I, J, K)."""
+        """All votes, (..., I, J, K)."""
         return self.norm(self.transform(self.u))
 
     def sums(self, *, normalize: bool) -> tuple[Tensor, Tensor]:
-        """Σû and Σû² over the children, (..., J, K) each; see :func:`paircaps.functional.vote_sums`."""
+        """Σû and Σû² over the children, (..., J, K) each, tile by tile; see :func:`paircaps.functional.vote_sums`.
+
+        Args:
+            normalize: whether each vote is scaled to length one first (E4).
+        """
         u, weight, rows = self._flat(), self.transform.weight, self.transform.rows
-        scale, shift = self._affine(u)
-        total, squares = vote_sums(u, weight, scale, shift, rows, normalize, self.tile)
+        total, squares = vote_sums(SumArguments(u, weight, *self._affine(u), rows, normalize, self.tile))
         return self._unflat(total), self._unflat(squares)
 
-    def by_image(self, agree: Agree, activation: Tensor | None) -> Capsules:
-        """A routing that must see all votes of an image, given a few images at a time: they stay in the cache.
+    def total(self) -> Tensor:
+        """Σû over the children, (..., J, K): one matrix product over children and their dimensions together."""
+        u, weight, rows = self._flat(), self.transform.weight, self.transform.rows
+        return self._unflat(total_vote(u, weight, rows, *self._affine(u)))
 
-        Where streaming was asked for, the backward pass casts them anew, so that those of the whole batch are never
-        there; that takes longer, so ``"auto"`` keeps them.
+    def by_image(self, agree: Agree, activation: Tensor | None) -> Capsules:
+        """Route a few images at a time, so that their votes stay in the processor's cache.
+
+        With ``streaming=True`` the backward pass casts the votes anew (``torch.utils.checkpoint``), so that those of
+        the whole batch never exist at once. That takes longer, so ``"auto"`` keeps them.
 
         Args:
             agree: from dense votes, (b, I, J, K), and activations, (b, I) or None, to capsules.
-            activation: of the children, (..., I), or None.
+            activation: activations of the children, (..., I), or None.
         """
-        size = tile_images(*self.shape[-3:])
-        fast_dense = torch.compiler.is_compiling() or self._images <= FEWEST_PIECES * size
-        if self._images == 0 or not self.walk_pays or (fast_dense and self.streaming is not True):
-            return agree(self.dense(), activation)
+        # batch norm's statistics are those of the whole batch: they are folded into the weights before it is divided
         u = self._flat()
         weight = self._folded(u)
-        again = self.streaming is True and torch.is_grad_enabled()
+        cast_anew = self.streaming is True and torch.is_grad_enabled()
 
-        def route(u: Tensor, weight: Tensor, activation: Tensor | None) -> Capsules:
-            return agree(few_votes(u, weight, self.transform.rows, self.shape[-2]), activation)
+        def route_piece(u: Tensor, weight: Tensor, activation: Tensor | None) -> Capsules:
+            return agree(votes_of_images(u, weight, self.transform.rows, self.shape[-2]), activation)
 
-        parts = []
-        rest = activation if activation is None else activation.reshape(-1, activation.shape[-1])
-        for images in slices(len(u), size):
-            few = u[images], weight, None if rest is None else rest[images]
-            parts.append(checkpoint(route, *few, use_reentrant=False) if again else route(*few))
-        whole = (torch.cat(part) for part in zip(*parts, strict=True))
+        pieces = []
+        flat_activation = None if activation is None else activation.reshape(-1, activation.shape[-1])
+        for images in slices(len(u), tile_images(*self.shape[-3:])):
+            piece = u[images], weight, None if flat_activation is None else flat_activation[images]
+            pieces.append(checkpoint(route_piece, *piece, use_reentrant=False) if cast_anew else route_piece(*piece))
+        whole = (torch.cat(parts) for parts in zip(*pieces, strict=True))
         return Capsules(*(self._unflat(part) for part in whole))
 
-    def total(self) -> Tensor:
-        """Σû over the children, (..., J, K): one matrix product, for it does not matter which child said what."""
-        u, weight, rows = self._flat(), self.transform.weight, self.transform.rows
-        scale, shift = self._affine(u)
-        return self._unflat(total_vote(u, weight, rows, scale, shift))
+    # --- helpers --------------------------------------------------------------------------------------------------
 
     def _flat(self) -> Tensor:
-        """(B, I, K_in)."""
+        """Child capsules with one leading axis, (B, I, K_in)."""
         weight = self.transform.weight
         if self.u.dtype != weight.dtype and not autocast_enabled(self.u):
             raise TypeError(f"child capsules are {self.u.dtype} and the vote weights {weight.dtype}; convert one")
         return self.u.reshape(-1, *self.u.shape[-2:])
 
     def _folded(self, u: Tensor) -> Tensor:
-        """All weights with batch norm in them, (I·P, Q', J·R)."""
+        """All weights with batch norm folded into them, (I·P, Q or Q + 1, J·R)."""
         scale, shift = self._affine(u)
         rows, weight = self.transform.rows, self.transform.weight
         affine = None if scale is None or shift is None else ScaleAndShift(scale, shift, rows)
         return fold_weights(weight, affine, slice(weight.shape[0]), slice(weight.shape[1]), rows)
 
-    def _unflat(self, capsules: Tensor) -> Tensor:
-        """(B, J, K) with the leading axes as they came."""
-        return capsules.reshape(*self.u.shape[:-2], *capsules.shape[1:])
+    def _unflat(self, values: Tensor) -> Tensor:
+        """Values of (B, J, ...) with the leading axes of the children, (..., J, ...)."""
+        return values.reshape(*self.u.shape[:-2], *values.shape[1:])
 
     def _affine(self, u: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Batch norm as scale and shift of each vote; training statistics are those of this batch."""
+        """Scale and shift that batch norm applies to the votes, None without one; in training also its statistics."""
         if isinstance(self.norm, nn.Identity):
             return None, None
         norm = cast(FoldingNorm, self.norm)
@@ -174,6 +229,32 @@ class LazyVotes:
         children, parents = self.transform.weight.shape[:2]
         count = u.shape[0] * (1 if per_vote else children * parents)
         return norm.fold(lambda: vote_statistics(u, self.transform.weight, self.transform.rows, per_vote), count)
+
+
+def _belongs_to(thing: object, method: str, shortcut: str) -> bool:
+    """Whether a shortcut still computes what a method does: nobody overrides the method below the shortcut's class."""
+    kinds = type(thing).__mro__
+    owners = [next((kind for kind in kinds if name in vars(kind)), None) for name in (method, shortcut)]
+    return owners[0] is not None and owners[1] is not None and kinds.index(owners[1]) <= kinds.index(owners[0])
+
+
+def _vouches_for_needs(routing: Routing) -> bool:
+    """Whether a routing's declared need is that of the ``agree`` and the ``forward`` in force, and less than all."""
+    shortcut = SHORTCUTS.get(routing.needs)
+    if shortcut is None or type(routing).forward is not Routing.forward:
+        return False
+    missing = getattr(type(routing), shortcut) is getattr(Routing, shortcut)  # the call says so
+    return missing or _belongs_to(routing, "agree", shortcut)
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    """Whether hooks look at what a module takes and returns."""
+    return bool(
+        module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    )
+
+
+# --- products -----------------------------------------------------------------------------------------------------
 
 
 @in_full_precision
@@ -198,7 +279,7 @@ def total_vote(u: Tensor, weight: Tensor, rows: int, scale: Tensor | None, shift
 
 
 @in_full_precision
-def few_votes(u: Tensor, weight: Tensor, rows: int, parents: int) -> Tensor:
+def votes_of_images(u: Tensor, weight: Tensor, rows: int, parents: int) -> Tensor:
     """Dense votes of a few images from folded weights.
 
     Args:

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 from torch.library import custom_op
 
-from paircaps._utils.precision import without_autocast
-from paircaps.votes.layout import full_precision, tile_children
+from paircaps._utils.precision import full_precision, without_autocast
 from paircaps.votes.statistics import moment_gradients, moments_of_votes
 from paircaps.votes.tiled_sums import SumArguments, tiled_gradients, tiled_sums
 
@@ -25,21 +24,9 @@ ONCE = (
 )
 
 
-def vote_sums(
-    u: Tensor, weight: Tensor, scale: Tensor | None, shift: Tensor | None, rows: int, normalize: bool, tile: int | None
-) -> tuple[Tensor, Tensor]:
-    """Σû and Σû² over the children, (B, J, K) each, in full precision; the votes are never all there.
-
-    Args:
-        u: children, (B, I, P·Q).
-        weight: (I, J, Q, R).
-        scale: of the votes' batch norm, (K,), (I, J, K) or None.
-        shift: the same.
-        rows: P.
-        normalize: give each vote length one (E4).
-        tile: children whose votes are there at a time; None takes :func:`tile_children`.
-    """
-    return _call_sums(u, weight, scale, shift, rows, normalize, tile)
+def vote_sums(arguments: SumArguments) -> tuple[Tensor, Tensor]:
+    """Σû and Σû² over the children, (B, J, K) each, in full precision, tile by tile."""
+    return _call_sums(*arguments)
 
 
 def vote_statistics(u: Tensor, weight: Tensor, rows: int, per_vote: bool) -> tuple[Tensor, Tensor]:
@@ -57,47 +44,31 @@ def vote_statistics(u: Tensor, weight: Tensor, rows: int, per_vote: bool) -> tup
 # --- operators ----------------------------------------------------------------------------------------------------
 
 
-@without_autocast
-def _sums(
-    u: Tensor, weight: Tensor, scale: Tensor | None, shift: Tensor | None, rows: int, normalize: bool, tile: int | None
-) -> tuple[Tensor, Tensor]:
-    return tiled_sums(_job(u, weight, scale, shift, rows, normalize, tile))
+SUM_ARGUMENTS = "Tensor u, Tensor weight, Tensor? scale, Tensor? shift, SymInt rows, bool normalize, SymInt? tile"
+"""The fields of SumArguments, as PyTorch's dispatcher wants them."""
 
 
 @without_autocast
-def _sums_backward(
-    grad_sum: Tensor,
-    grad_squares: Tensor,
-    u: Tensor,
-    weight: Tensor,
-    scale: Tensor | None,
-    shift: Tensor | None,
-    rows: int,
-    normalize: bool,
-    tile: int | None,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    gradients = tiled_gradients(_job(u, weight, scale, shift, rows, normalize, tile), grad_sum, grad_squares)
+def _sums(*arguments: Any) -> tuple[Tensor, Tensor]:
+    return tiled_sums(SumArguments(*arguments))
+
+
+@without_autocast
+def _sums_backward(grad_sum: Tensor, grad_squares: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    of = SumArguments(*arguments)
+    gradients = tiled_gradients(of, grad_sum, grad_squares)
     # an operator returns tensors only: an empty one where there is no batch norm
-    du, dw, *rest = (u.new_empty(0) if gradient is None else gradient for gradient in gradients)
+    du, dw, *rest = (of.u.new_empty(0) if gradient is None else gradient for gradient in gradients)
     return du, dw, rest[0], rest[1]
 
 
-def _job(
-    u: Tensor,
-    weight: Tensor,
-    scale: Tensor | None,
-    shift: Tensor | None,
-    rows: int,
-    normalize: bool,
-    tile: int | None,
-) -> SumArguments:
-    # chosen here and not by the caller, who may be traced with a batch of any size
-    chosen = tile or tile_children(u.shape[0], weight.shape[1], rows * weight.shape[3])
-    return SumArguments(u, weight, scale, shift, rows, normalize, chosen)
-
-
-_vote_sums = custom_op("paircaps::vote_sums", _sums, mutates_args=())
-_vote_sums_backward = custom_op("paircaps::vote_sums_backward", _sums_backward, mutates_args=())
+_vote_sums = custom_op("paircaps::vote_sums", _sums, mutates_args=(), schema=f"({SUM_ARGUMENTS}) -> (Tensor, Tensor)")
+_vote_sums_backward = custom_op(
+    "paircaps::vote_sums_backward",
+    _sums_backward,
+    mutates_args=(),
+    schema=f"(Tensor grad_sum, Tensor grad_squares, {SUM_ARGUMENTS}) -> (Tensor, Tensor, Tensor, Tensor)",
+)
 _vote_statistics = custom_op("paircaps::vote_statistics", moments_of_votes, mutates_args=())
 _vote_statistics_backward = custom_op("paircaps::vote_statistics_backward", moment_gradients, mutates_args=())
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from paircaps._utils.precision import without_autocast
-from paircaps.votes.layout import Layout, from_columns, full_precision, slices, sum_precision, to_columns
+from paircaps._utils.precision import full_precision, without_autocast
+from paircaps.votes.layout import Layout, from_columns, slices, sum_precision, to_columns
 
 BLOCK_BYTES = 1 << 20
 """Children, or weights, whichever are more, that are worked on at a time."""

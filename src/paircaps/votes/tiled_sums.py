@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from paircaps._utils.precision import full_precision
 from paircaps.functional import ABSENT
 from paircaps.votes.fold_norm import FoldedGradients, ScaleAndShift, fold_children, fold_weights
 from paircaps.votes.layout import (
@@ -20,25 +22,24 @@ from paircaps.votes.layout import (
     Layout,
     batch_last,
     from_columns,
-    full_precision,
     parents_first,
     slices,
     sum_precision,
+    tile_children,
 )
 
 
-@dataclass(frozen=True)
-class SumArguments:
-    """What a walk needs to know.
+class SumArguments(NamedTuple):
+    """Arguments of the tiled sums, in the order of the operator ``paircaps::vote_sums``.
 
     Args:
         u: children, (B, I, P·Q).
         weight: (I, J, Q, R).
-        scale: of the votes' batch norm, (K,), (I, J, K) or None.
-        shift: the same.
-        rows: P.
-        normalize: whether votes get length one (E4).
-        tile: children in a tile.
+        scale: scale of the votes' batch norm, (K,), (I, J, K), or None without one.
+        shift: shift of the votes' batch norm, of the same shape.
+        rows: P, the rows of a child and of a vote.
+        normalize: whether each vote is scaled to length one first (E4).
+        tile: children in a tile; None takes :func:`tile_children`.
     """
 
     u: Tensor
@@ -47,7 +48,17 @@ class SumArguments:
     shift: Tensor | None
     rows: int
     normalize: bool
-    tile: int
+    tile: int | None = None
+
+    @property
+    def tile_size(self) -> int:
+        """Children in a tile.
+
+        Chosen when the sums are taken, not when they are asked for: ``torch.compile`` may trace the caller with a
+        batch of any size.
+        """
+        layout = self.layout
+        return self.tile or tile_children(layout.batch, layout.parents, layout.pose_dim)
 
     @property
     def layout(self) -> Layout:
@@ -78,7 +89,7 @@ class Block:
 
 
 def _blocks(job: SumArguments, affine: ScaleAndShift | None, parents: slice) -> Iterator[Block]:
-    for children in slices(job.layout.children, job.tile * BLOCK_TILES):
+    for children in slices(job.layout.children, job.tile_size * BLOCK_TILES):
         u = fold_children(job.u, affine, children, job.rows)
         yield Block(children, parents, u, fold_weights(job.weight, affine, children, parents, job.rows))
 
@@ -94,7 +105,7 @@ class Buffers:
 
     def __init__(self, job: SumArguments, parents: int, count: int) -> None:
         layout = job.layout
-        children = min(job.tile, layout.children)
+        children = min(job.tile_size, layout.children)
         shape = (children, job.rows, parents, layout.columns, layout.batch)
         dtype = full_precision(job.u.dtype)
         self._all = [torch.empty(shape, dtype=dtype, device=job.u.device) for _ in range(count)]
@@ -120,7 +131,7 @@ def tiled_sums(job: SumArguments) -> tuple[Tensor, Tensor]:
 
 def _tiles(block: Block, job: SumArguments) -> Iterator[tuple[Tensor, Tensor]]:
     """Children (T·P, Q', B) and weights (T·P, Q', J·R) of each tile of a block."""
-    return zip(block.u.split(job.tile * job.rows), block.weight.split(job.tile * job.rows), strict=True)
+    return zip(block.u.split(job.tile_size * job.rows), block.weight.split(job.tile_size * job.rows), strict=True)
 
 
 class _Sums:
@@ -194,7 +205,7 @@ def tiled_gradients(
         for block in _blocks(job, affine, parents):
             grad_children = torch.empty(block.u.shape, dtype=dtype, device=job.u.device)
             grad_weight = torch.empty_like(block.weight)
-            into = zip(*(part.split(job.tile * job.rows) for part in (grad_children, grad_weight)), strict=True)
+            into = zip(*(part.split(job.tile_size * job.rows) for part in (grad_children, grad_weight)), strict=True)
             for (u, weight), (into_u, into_weight) in zip(_tiles(block, job), into, strict=True):
                 dv = _vote_gradient(job, u, weight, slope, curve, buffers).flatten(0, 1).flatten(1, 2)
                 torch.bmm(u, dv.transpose(1, 2), out=into_weight)
