@@ -17,6 +17,7 @@ class CapsuleLayer(nn.Module):
 
     Layers chain like ``nn.Linear``: what one returns, the next takes.
 
+    >>> import torch
     >>> layers = nn.Sequential(CapsuleLayer(64, 16), CapsuleLayer(16, 10))
     >>> layers(torch.randn(8, 64, 16)).activation.shape
     torch.Size([8, 10])
