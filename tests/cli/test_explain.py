@@ -182,8 +182,8 @@ def test_ranges_of_other_images_are_told(run, model, picture, tmp_path):
 
 def test_a_read_out_is_fitted_on_one_split_and_tested_on_the_other(run, tmp_path, monkeypatch):
     model = saved(tmp_path / "model", small_network(size=40))
-    calls, real = [], equivariance.measure
-    monkeypatch.setattr(equivariance, "measure", lambda *a: calls.append(a) or real(*a))
+    calls, real = [], equivariance.measure_equivariance
+    monkeypatch.setattr(equivariance, "measure_equivariance", lambda *a: calls.append(a) or real(*a))
     code, _, _ = run("equivariance", model, "--data", "affine-glyphs", "--images", 100)
     assert code == 0
     (_, _, fit_on, test_on, _, _) = calls[0]

@@ -7,7 +7,7 @@ from explain.small import small_network, some_images, stacked_network
 
 from paircaps.explain import agreement
 from paircaps.explain.agreement import strongest_pairs
-from paircaps.explain.trace import look
+from paircaps.explain.trace import trace
 
 
 @pytest.mark.parametrize("routing", ["fm", "dynamic", "em"])
@@ -70,7 +70,7 @@ def test_pairs_are_those_of_the_class_that_is_looked_at():
     network = small_network()
     label = torch.tensor([2, 5, 9])
     seen = agreement(network, some_images(), label)
-    pairs = look(network, some_images()).evidence[-1].pairs(label)
+    pairs = trace(network, some_images()).evidence[-1].pairs(label)
     for image in range(3):
         first, second = seen.pairs[image, 0].tolist()
         assert seen.strength[image, 0] == pairs[image, first, second] == pairs[image].triu(1).max()
@@ -91,13 +91,13 @@ def test_images_that_are_no_squares(build):
 def test_children_of_a_stacked_network_lie_where_their_own_children_do():
     network = stacked_network()
     seen = agreement(network, some_images())
-    torch.testing.assert_close(seen.places, look(network, some_images()).places(2))
+    torch.testing.assert_close(seen.places, trace(network, some_images()).places(2))
 
 
 def test_the_coupling_of_a_position_is_the_mean_of_its_capsules():
     network = small_network("dynamic")
     seen = agreement(network, some_images(), 3)
-    coupling = look(network, some_images()).coupling(torch.full((3,), 3))
+    coupling = trace(network, some_images()).coupling(torch.full((3,), 3))
     torch.testing.assert_close(seen.coupling[:, 0, 1], coupling[:, 4:8].mean(-1))
 
 

@@ -8,9 +8,15 @@ from torch import nn
 
 from paircaps.data import load_dataset
 from paircaps.errors import PaircapsError
-from paircaps.explain.equivariance import Equivariance, Poses, _right_and_wrong, measure, read_out
-from paircaps.explain.report import as_markdown
-from paircaps.explain.warps import SHIFT, Upright, in_one_warp, upright
+from paircaps.explain.equivariance import (
+    Equivariance,
+    Poses,
+    _right_and_wrong,
+    as_markdown,
+    measure_equivariance,
+    read_out,
+)
+from paircaps.explain.warps import SHIFT, UprightImages, upright_images, warp_one_way
 from paircaps.functional import Capsules
 
 
@@ -86,11 +92,11 @@ class Weigher(nn.Module):
 
 @pytest.fixture(scope="module")
 def bases():
-    return [upright(load_dataset("affine-glyphs", split)) for split in ("train", "test")]
+    return [upright_images(load_dataset("affine-glyphs", split)) for split in ("train", "test")]
 
 
 def test_a_network_that_knows_where_things_are_is_told_from_one_that_does_not(bases):
-    seen = measure("weigher", Weigher(), *bases, images=600)
+    seen = measure_equivariance("weigher", Weigher(), *bases, images=600)
     assert seen.r2["x"] > 0.97
     assert seen.r2["y"] > 0.97
     assert seen.r2["rotation"] < 0.3
@@ -102,16 +108,16 @@ def test_a_network_that_knows_where_things_are_is_told_from_one_that_does_not(ba
 
 
 def test_spread_is_the_deviation_under_warps_over_the_distance_of_right_and_wrong(bases):
-    zeros = Upright(*(part[bases[1].labels == 0] for part in (bases[1].images, bases[1].labels)), bases[1].size)
-    assert measure("still", Weigher(), zeros, zeros, images=100).spread == 0
-    wobbling = measure("wobbling", Weigher(lambda x, y: 100 + x), zeros, zeros, images=100).spread
+    zeros = UprightImages(*(part[bases[1].labels == 0] for part in (bases[1].images, bases[1].labels)), bases[1].size)
+    assert measure_equivariance("still", Weigher(), zeros, zeros, images=100).spread == 0
+    wobbling = measure_equivariance("wobbling", Weigher(lambda x, y: 100 + x), zeros, zeros, images=100).spread
     deviation = 2 * SHIFT * 40 / 12**0.5  # of a uniform x; upright, the right capsule is at 120 and all others are at 0
     assert wobbling == pytest.approx(deviation / 120, rel=0.1)
 
 
 def test_without_any_distance_there_is_no_spread(bases):
     flat = Weigher(lambda x, y: torch.zeros_like(x))
-    assert measure("flat", flat, *bases, images=100).spread is None
+    assert measure_equivariance("flat", flat, *bases, images=100).spread is None
 
 
 def test_accuracy_falls_where_the_network_stops_to_see(bases):
@@ -123,7 +129,7 @@ def test_accuracy_falls_where_the_network_stops_to_see(bases):
             capsules.activation[:, 1] = 0.5
             return capsules
 
-    curve = dict(measure("blinkered", Blinkered(), *bases, images=100).curves["x"])
+    curve = dict(measure_equivariance("blinkered", Blinkered(), *bases, images=100).curves["x"])
     zeros = (bases[1].labels == 0).double().mean().item()
     assert curve[0.0] == pytest.approx(zeros, abs=0.05)
     ones = (bases[1].labels == 1).double().mean().item()
@@ -157,19 +163,19 @@ def test_the_table_has_a_row_a_network_and_says_what_it_is():
 
 def of_class(base, label):
     own = base.labels == label
-    return Upright(base.images[own], base.labels[own], base.size)
+    return UprightImages(base.images[own], base.labels[own], base.size)
 
 
 def test_fit_and_test_are_kept_apart(bases):
     """What is fitted on shows nothing of what is tested on: neither images nor poses."""
     network = Weigher()
-    seen = measure("weigher", network, of_class(bases[0], 0), of_class(bases[1], 0), images=100)
+    seen = measure_equivariance("weigher", network, of_class(bases[0], 0), of_class(bases[1], 0), images=100)
     assert seen.warped == seen.upright == 1.0
     fitted, tested = network.seen[0], network.seen[1]
     assert not torch.isclose(fitted[0], tested[0]).any(), "other poses"
     with pytest.raises(PaircapsError, match="no class in common"):
-        measure("weigher", Weigher(), of_class(bases[0], 0), of_class(bases[1], 1), images=100)
-    assert measure("weigher", Weigher(), bases[0], of_class(bases[1], 1), images=100).warped == 0.0, (
+        measure_equivariance("weigher", Weigher(), of_class(bases[0], 0), of_class(bases[1], 1), images=100)
+    assert measure_equivariance("weigher", Weigher(), bases[0], of_class(bases[1], 1), images=100).warped == 0.0, (
         "of the test images"
     )
 
@@ -186,7 +192,7 @@ def test_r2_counts_from_the_mean_of_what_was_fitted():
 def test_curves_go_as_far_as_they_say(bases):
     network = Weigher()
     zeros = of_class(bases[1], 0)
-    measure("weigher", network, of_class(bases[0], 0), zeros, images=100)
+    measure_equivariance("weigher", network, of_class(bases[0], 0), zeros, images=100)
     middle = network.seen[2][0].mean()  # after fit and test come the curves, x first: nothing, then 2 pixels both ways
     right, left = network.seen[3][0].chunk(2)
     assert (right - left).mean() / 2 == pytest.approx(2, abs=0.05)
@@ -204,7 +210,7 @@ def test_spread_is_within_an_image_not_between_images(bases):
             capsules.activation[:, 0] = 10.0 + font
             return capsules
 
-    assert measure("by ink", ByInk(), zeros, zeros, images=100).spread == pytest.approx(0, abs=1e-6)
+    assert measure_equivariance("by ink", ByInk(), zeros, zeros, images=100).spread == pytest.approx(0, abs=1e-6)
 
 
 def test_wrong_capsules_are_all_but_the_right_one(bases):
@@ -214,7 +220,7 @@ def test_wrong_capsules_are_all_but_the_right_one(bases):
             capsules.activation[:] = torch.arange(10.0)
             return capsules
 
-    warped = in_one_warp(of_class(bases[1], 9), 2, "x", 0)
+    warped = warp_one_way(of_class(bases[1], 9), 2, "x", 0)
     right, wrong = _right_and_wrong(Fixed(), warped)
     assert right.tolist() == [9.0, 9.0]
     assert wrong.tolist() == [4.0, 4.0]  # of 0 to 8
@@ -230,7 +236,7 @@ def test_upright_is_not_warped_at_all(bases):
             return capsules
 
     zeros = of_class(bases[1], 0)
-    seen = measure("upstanding", Upstanding(), zeros, zeros, images=200)
+    seen = measure_equivariance("upstanding", Upstanding(), zeros, zeros, images=200)
     assert seen.upright == 1.0
     assert seen.still == len(zeros)
     assert seen.warped < 0.3

@@ -2,7 +2,7 @@ import pytest
 import torch
 from explain.small import small_network, some_images
 
-from paircaps.explain import perturb, pose_range
+from paircaps.explain import dimension_ranges, perturb
 from paircaps.explain.perturb import DimensionRanges, draw_poses
 from paircaps.functional import Capsules
 
@@ -38,7 +38,7 @@ def test_its_own_value_leaves_the_drawing_as_it_is():
 def test_ranges_hold_all_but_the_rarest_poses_class_by_class():
     network = small_network(size=28)
     images = some_images(300)
-    reach = pose_range(network, images)
+    reach = dimension_ranges(network, images)
     capsules = network(images)
     winner = capsules.activation.argmax(-1)
     label = int(winner.bincount(minlength=10).argmax())
@@ -64,5 +64,5 @@ def test_no_steps_are_refused():
 
 def test_ranges_of_half_precision():
     network = small_network().bfloat16()
-    reach = pose_range(network, (some_images(40) / 255).bfloat16())
+    reach = dimension_ranges(network, (some_images(40) / 255).bfloat16())
     assert reach.low.dtype == torch.bfloat16

@@ -10,7 +10,7 @@ from PIL import Image
 
 from paircaps._utils.figures import as_png, new_figure
 from paircaps.data.synthetic.poses import POSE
-from paircaps.explain import agreement, perturb, pose_range, reconstruct, tree
+from paircaps.explain import agreement, dimension_ranges, perturb, reconstruct, tree
 from paircaps.explain.plots import (
     draw_agreement,
     draw_equivariance,
@@ -81,7 +81,7 @@ def test_reconstruction_of_one_and_of_many_and_of_two_digits():
 
 def test_perturbation_has_a_row_a_dimension_and_marks_its_own_value():
     network = small_network()
-    reach = pose_range(network, some_images(40))
+    reach = dimension_ranges(network, some_images(40))
     picture = opened(draw_perturbation(perturb(network, some_images(1), reach), 0, NAMES[2], "7"))
     assert picture.height > 1000
     assert coloured(picture, (255, 122, 24)) > 16 * 50
@@ -90,7 +90,7 @@ def test_perturbation_has_a_row_a_dimension_and_marks_its_own_value():
 def test_of_many_dimensions_sixteen_are_shown():
     pictures = []
     for network in (small_network(), small_network(model="resnet-pool-small")):
-        seen = perturb(network, some_images(1), pose_range(network, some_images(40)))
+        seen = perturb(network, some_images(1), dimension_ranges(network, some_images(40)))
         pictures.append(opened(draw_perturbation(seen, 0, "x", "7")))
     assert pictures[0].size == pictures[1].size
 

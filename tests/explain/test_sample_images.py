@@ -6,7 +6,7 @@ from explain.small import saved, small_network
 
 from paircaps.data import load_dataset
 from paircaps.data.files import download
-from paircaps.explain.sample_images import familiar_images, some_of_each
+from paircaps.explain.sample_images import balanced_indices, load_sample_images
 from paircaps.training.run_folder import RunFolder
 
 RECIPE = """
@@ -38,7 +38,7 @@ def run(tmp_path, network, name=None):
 
 
 def test_images_of_the_run_itself(tmp_path):
-    found = familiar_images(small_network(size=40), run(tmp_path, small_network(size=40), "affine-glyphs"), 30)
+    found = load_sample_images(small_network(size=40), run(tmp_path, small_network(size=40), "affine-glyphs"), 30)
     images = found.images
     assert (found.source, found.own) == ("affine-glyphs", True)
     own = {bytes(image.numpy()) for image in load_dataset("affine-glyphs", "test").batch(torch.arange(2000)).images}
@@ -49,7 +49,7 @@ def test_images_of_the_run_itself(tmp_path):
 @pytest.mark.parametrize("name", [None, "mnist", "cifar10", "/no/such/folder"])
 def test_glyphs_where_those_are_not_to_be_had(tmp_path, name):
     network = small_network(size=32, channels=3)
-    found = familiar_images(network, run(tmp_path, network, name), 50)
+    found = load_sample_images(network, run(tmp_path, network, name), 50)
     images = found.images
     assert (found.source, found.own) == ("glyphs", False)
     assert images.shape == (50, 3, 32, 32)
@@ -61,12 +61,12 @@ def test_glyphs_where_those_are_not_to_be_had(tmp_path, name):
 def test_a_damaged_recipe_does_not_matter(tmp_path):
     folder = run(tmp_path, small_network())
     RunFolder(folder).config.write_text("no [ TOML")
-    assert familiar_images(small_network(), folder, 5).images.shape == (5, 1, 28, 28)
+    assert load_sample_images(small_network(), folder, 5).images.shape == (5, 1, 28, 28)
 
 
 def test_a_few_of_each_class_come_in_turn():
     dataset = load_dataset("affine-glyphs", "test").limit(200)
-    chosen = some_of_each(dataset, 25)
+    chosen = balanced_indices(dataset, 25)
     labels = dataset.labels[torch.tensor(chosen)].tolist()
     assert labels[:20] == list(range(10)) * 2
     assert len(set(chosen)) == 25

@@ -3,20 +3,20 @@ import torch
 from explain.small import small_network, some_images, stacked_network
 
 from paircaps.explain import tree
-from paircaps.explain.trace import look
+from paircaps.explain.trace import trace
 
 
 def test_the_strongest_children_of_each_capsule_are_in_the_tree():
     network = stacked_network()
     image = some_images(1)[0]
     found = tree(network, image, label=4, branches=2)
-    seen = look(network, image.unsqueeze(0))
+    traced = trace(network, image.unsqueeze(0))
     assert found.label == 4
     assert found.activation == pytest.approx(network(image.unsqueeze(0)).activation[0, 4].item())
     assert len(found.levels) == 4
     assert found.levels[0].capsules.tolist() == [4]
     for depth, level in enumerate(found.levels[1:], 1):
-        evidence = seen.evidence[-depth].share[0]
+        evidence = traced.evidence[-depth].share[0]
         above = found.levels[depth - 1].capsules
         for column, parent in enumerate(above.tolist()):
             strongest = set(evidence[:, parent].abs().topk(2).indices.tolist())
@@ -42,10 +42,10 @@ def test_few_layers_have_more_branches(build, leaves):
         assert len(found.levels[-1].capsules) == leaves
 
 
-def test_shares_of_the_leaves_are_those_of_the_look():
+def test_shares_of_the_leaves_are_those_of_the_trace():
     network, image = stacked_network("em"), some_images(1)[0]
     found = tree(network, image)
-    shares = look(network, image.unsqueeze(0)).shares(torch.tensor([found.label]))[0][0]
+    shares = trace(network, image.unsqueeze(0)).shares(torch.tensor([found.label]))[0][0]
     torch.testing.assert_close(found.levels[-1].share, shares[found.levels[-1].capsules])
 
 

@@ -339,6 +339,6 @@ def test_the_interface_describes_itself_without_outside_scripts(ask):
     fields = described["components"]["schemas"]
     form = next(schema for name, schema in fields.items() if name.startswith("Body"))
     assert set(form["properties"]) == {"file", "model", "class", "fit", "invert", "compare"}
-    for schema in (form, fields["Prediction"], fields["ModelFacts"], fields["AgreementMap"]):
+    for schema in (form, fields["PredictionResponse"], fields["ModelFacts"], fields["AgreementMap"]):
         documented = [field for field in schema["properties"].values() if field.get("description")]
         assert len(documented) >= len(schema["properties"]) - 4

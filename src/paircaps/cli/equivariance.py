@@ -10,9 +10,9 @@ from paircaps.cli.datasets import named_or_own
 from paircaps.cli.output import require_places, show_result
 from paircaps.data import ImageDataset
 from paircaps.errors import PaircapsError
-from paircaps.explain import measure, upright
+from paircaps.explain import measure_equivariance, upright_images
+from paircaps.explain.equivariance import as_markdown
 from paircaps.explain.plots import draw_equivariance
-from paircaps.explain.report import as_markdown
 from paircaps.model_files import find_models, load
 from paircaps.network import Network
 from paircaps.training.datasets import require_classes, require_shape
@@ -28,7 +28,7 @@ def run_equivariance(options: argparse.Namespace) -> int:
         for dataset in data:
             require_shape(network, dataset)
             require_classes(network, dataset)
-        networks[name], tested[name] = (network, *map(upright, data)), data[1]
+        networks[name], tested[name] = (network, *map(upright_images, data)), data[1]
     if len(set(map(_described, tested.values()))) > 1:
         own = "; ".join(f"{name}: {_described(dataset)}" for name, dataset in tested.items())
         raise PaircapsError(f"networks of different datasets cannot be compared ({own}): give --data NAME")
@@ -36,7 +36,7 @@ def run_equivariance(options: argparse.Namespace) -> int:
     for name, (network, fit_on, test_on) in networks.items():
         print(f"warping images for {name} ...", file=sys.stderr, flush=True)
         _warn_of_few(network, options.images)
-        measured.append(measure(name, network, fit_on, test_on, options.images, options.seed).as_dict())
+        measured.append(measure_equivariance(name, network, fit_on, test_on, options.images, options.seed).as_dict())
     result = {
         "networks": measured,
         "data": {"name": next(iter(tested.values())).info.name, "fit": "train split", "test": "test split"},

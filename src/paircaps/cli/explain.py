@@ -16,14 +16,14 @@ from paircaps.cli.datasets import named_or_own
 from paircaps.cli.names import VIEWS
 from paircaps.data import DataError
 from paircaps.errors import PaircapsError
-from paircaps.explain import agreement, perturb, pose_range, reconstruct, tree
+from paircaps.explain import agreement, dimension_ranges, perturb, reconstruct, tree
 from paircaps.explain.plots import (
     draw_agreement,
     draw_perturbation,
     draw_reconstruction,
     draw_tree,
 )
-from paircaps.explain.sample_images import familiar_images, some_of_each
+from paircaps.explain.sample_images import balanced_indices, load_sample_images
 from paircaps.explain.trace import has_capsules
 from paircaps.model_files import load
 from paircaps.network import Network
@@ -108,7 +108,7 @@ def _pictures(network: Network, options: argparse.Namespace, label: int | None) 
         return _files(network, options, label)
     dataset = named_or_own(options.folder, options, options.split)
     require_shape(network, dataset)
-    chosen = some_of_each(dataset, options.count)
+    chosen = balanced_indices(dataset, options.count)
     batch = dataset.batch(chosen)
     labels = batch.targets
     shown = [" + ".join(dataset.classes[of] for of in every) for every in labels.reshape(len(chosen), -1).tolist()]
@@ -152,14 +152,14 @@ def _reconstruct(network: Network, pictures: Pictures) -> Drawn:
 
 
 def _perturb(network: Network, pictures: Pictures, folder: Path) -> Drawn:
-    familiar = familiar_images(network, folder)
+    familiar = load_sample_images(network, folder)
     if not familiar.own:
         print(
             "paircaps: note: the run's own images are not here: "
             f"poses are swept as far as those of {familiar.source} go",
             file=sys.stderr,
         )
-    reach = pose_range(network, familiar.images)
+    reach = dimension_ranges(network, familiar.images)
     for name, one in _sheets("perturb", pictures, 1):
         seen = perturb(network, one.images, reach, one.label)
         yield name, draw_perturbation(seen, 0, one.names[0], network.classes[int(seen.label[0])])

@@ -1,32 +1,32 @@
-"""Look inside: how a thing is there, where the agreement on it comes from, and how well poses follow the world.
+"""Inspection of trained networks: reconstructions, pose dimensions, agreement, parse trees and equivariance.
 
-Functions return tensors; ``drawn`` turns what they return into pictures.
+Functions return tensors; :mod:`paircaps.explain.plots` draws what they return.
 """
 
 from __future__ import annotations
 
 from paircaps.explain.agreement import Agreement, agreement
-from paircaps.explain.equivariance import Equivariance, measure
-from paircaps.explain.perturb import DimensionRanges, Perturbation, perturb, pose_range
+from paircaps.explain.equivariance import Equivariance, measure_equivariance
+from paircaps.explain.perturb import DimensionRanges, Perturbation, dimension_ranges, perturb
 from paircaps.explain.reconstruct import Reconstruction, reconstruct
-from paircaps.explain.trace import Look, look
+from paircaps.explain.trace import Trace, trace
 from paircaps.explain.tree import AgreementTree, tree
-from paircaps.explain.warps import upright
+from paircaps.explain.warps import upright_images
 
 __all__ = [
     "Agreement",
     "AgreementTree",
     "DimensionRanges",
     "Equivariance",
-    "Look",
     "Perturbation",
     "Reconstruction",
+    "Trace",
     "agreement",
-    "look",
-    "measure",
+    "dimension_ranges",
+    "measure_equivariance",
     "perturb",
-    "pose_range",
     "reconstruct",
+    "trace",
     "tree",
-    "upright",
+    "upright_images",
 ]

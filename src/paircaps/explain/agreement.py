@@ -1,4 +1,4 @@
-"""Where in an image the agreement on a class comes from."""
+"""Agreement on a class by position in the image: a map of shares, and the pairs of capsules that agree most."""
 
 from __future__ import annotations
 
@@ -8,30 +8,31 @@ import torch
 from torch import Tensor
 
 from paircaps._utils.checks import require_not_negative
-from paircaps.explain.trace import Look, chosen_classes, look
+from paircaps.explain.trace import Trace, choose_classes, trace
 from paircaps.network import Network
 from paircaps.routing.evidence import of_parent
 
 PAIRS = 12
+"""Strongest pairs that are returned unless another number is given."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """The activation of one class, taken apart.
+    """Activation of one class, divided among child capsules and positions.
 
     Args:
-        images: as the network sees them, (B, C, H, W) in 0..1.
-        label: the class, (B,).
-        activation: of the class, (B,).
-        shares: of every child capsule of the last layer in that activation, (B, I). They add up to it.
-        map: the same by position in the image, (B, rows, columns). They add up to it too.
-        coupling: of each position with the class, (B, rows, columns), the mean over its capsules; None for routings
-            that do not divide a child among the parents.
-        rows: middles of the positions from top to bottom, in pixels, (rows,).
-        columns: middles of the positions from left to right, in pixels, (columns,).
-        pairs: the children that agree most, (B, P, 2), the strongest pair first.
-        strength: of each pair, (B, P).
-        places: where each child of the last layer is in the image, x and y in pixels, (B, I, 2).
+        images: images as the network sees them, (B, C, H, W) in 0..1.
+        label: the class of each image that was examined, (B,).
+        activation: activation of that class, (B,).
+        shares: share of every child capsule of the last layer in the activation, (B, I); they add up to it.
+        map: share of every position in the activation, (B, rows, columns); they add up to it too.
+        coupling: coupling of each position with the class, the mean over its capsules, (B, rows, columns); None for
+            routings that do not divide a child among the parents.
+        rows: centres of the positions from top to bottom, in pixels, (rows,).
+        columns: centres of the positions from left to right, in pixels, (columns,).
+        pairs: indices of the children that agree most, (B, P, 2), the strongest pair first.
+        strength: agreement of each pair, (B, P).
+        places: position of each child of the last layer in the image, x and y in pixels, (B, I, 2).
     """
 
     images: Tensor
@@ -49,49 +50,49 @@ class Agreement:
 
 @torch.no_grad()
 def agreement(network: Network, images: Tensor, label: Tensor | int | None = None, pairs: int = PAIRS) -> Agreement:
-    """See where the agreement on a class comes from.
+    """Divide the agreement on a class among child capsules and positions.
 
     Args:
-        network: trained.
-        images: (B, C, H, W), as the network takes them.
-        label: the class to look at, (B,), or one for all; None takes the most active one.
-        pairs: how many of the strongest pairs; with none, those of all children are not computed.
+        network: a trained network.
+        images: images as the network takes them, (B, C, H, W).
+        label: class of each image, (B,), or one class for all; None takes the most active one.
+        pairs: number of strongest pairs; with 0, the agreement of all pairs is not computed.
     """
-    return agreement_seen(look(network, images), label, pairs)
+    return agreement_from_trace(trace(network, images), label, pairs)
 
 
-def agreement_seen(seen: Look, label: Tensor | int | None = None, pairs: int = PAIRS) -> Agreement:
-    """The same from a look that was taken already."""
+def agreement_from_trace(traced: Trace, label: Tensor | int | None = None, pairs: int = PAIRS) -> Agreement:
+    """Like :func:`agreement`, from a trace that is there already."""
     require_not_negative(pairs=pairs)
-    label = chosen_classes(seen.capsules, label)
-    shares, coupling = seen.shares(label), seen.coupling(label)
-    agreeing = seen.evidence[-1].pairs(label) if pairs else seen.images.new_zeros(len(label), 0, 0)
+    label = choose_classes(traced.capsules, label)
+    shares, coupling = traced.shares(label), traced.coupling(label)
+    agreeing = traced.evidence[-1].pairs(label) if pairs else traced.images.new_zeros(len(label), 0, 0)
     strongest, strength = strongest_pairs(agreeing, pairs)
-    x, y = seen.on_grid(seen.centres.T).unbind(0)
+    x, y = traced.on_grid(traced.centres.T).unbind(0)
     return Agreement(
-        seen.images,
+        traced.images,
         label,
-        of_parent(seen.capsules.activation, label, -1),
+        of_parent(traced.capsules.activation, label, -1),
         shares[-1],
-        seen.on_grid(shares[0]).sum(-1),
-        None if coupling is None else seen.on_grid(coupling).mean(-1),
-        y[:, 0, 0].to(seen.images.device),
-        x[0, :, 0].to(seen.images.device),
+        traced.on_grid(shares[0]).sum(-1),
+        None if coupling is None else traced.on_grid(coupling).mean(-1),
+        y[:, 0, 0].to(traced.images.device),
+        x[0, :, 0].to(traced.images.device),
         strongest,
         strength,
-        seen.places(len(seen.evidence) - 1),
+        traced.places(len(traced.evidence) - 1),
     )
 
 
 def strongest_pairs(agreeing: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Pairs of different children that agree most.
+    """Find the pairs of different children that agree most.
 
     Args:
-        agreeing: how much each two agree, (B, I, I).
-        count: how many; fewer if there are not so many.
+        agreeing: agreement of each two children, (B, I, I).
+        count: number of pairs; all of them if there are fewer.
 
     Returns:
-        their indices, (B, P, 2), the strongest first, and how much they agree, (B, P).
+        indices of the children, (B, P, 2), the strongest pair first, and the agreement of each pair, (B, P).
     """
     children = agreeing.shape[-1]
     first, second = torch.triu_indices(children, children, 1, device=agreeing.device)

@@ -1,12 +1,13 @@
-"""How well poses follow the world, as numbers.
+"""Measures of equivariance and invariance of a trained network.
 
-*Equivariance* is how well the true pose of a thing can be read off the pose of its capsule, by a linear map.
-*Invariance* is how little its activation changes meanwhile. The paper leaves both to be measured.
+*Equivariance*: how well a linear map predicts the true pose of an object from the pose of its capsule.
+*Invariance*: how little the activation of the capsule changes with the pose. The paper measures neither.
 """
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,36 +15,47 @@ from torch import Tensor
 from paircaps._utils.checks import require_positive
 from paircaps.data.synthetic.poses import POSE, UPRIGHT
 from paircaps.errors import PaircapsError
-from paircaps.explain.warps import Upright, Warped, in_one_warp, in_random_poses, random_poses, sizes_of
+from paircaps.explain.warps import (
+    RANGES,
+    SHIFT,
+    UprightImages,
+    WarpedImages,
+    random_poses,
+    warp_one_way,
+    warp_randomly,
+    warp_sizes,
+)
 from paircaps.models.decoder import pick
 from paircaps.network import Network
 
 IMAGES = 4000
-REDUCED = 16
-"""Pose dimensions of a capsule of the paper; longer features are read off in so many principal components too."""
+"""Warped images to fit the linear maps on, and as many to test them on, unless another number is given."""
 
-_WARPS_EACH = 20
-_SPREAD_IMAGES = 100
-_CURVE_IMAGES = 300
-_AT_ONCE = 256
+REDUCED = 16
+"""Pose dimensions of a capsule in the paper. Of longer features, so many principal components are measured too."""
+
+_SPREAD_IMAGES = 100  # images whose activations are followed while they are warped
+_WARPS_EACH = 20  # warps of each of these images
+_CURVE_IMAGES = 300  # images at each point of an accuracy curve
+_AT_ONCE = 256  # images in a batch
 
 
 @dataclass(frozen=True)
 class Equivariance:
-    """What was measured of one network.
+    """Measured equivariance and invariance of one network.
 
     Args:
-        name: for people.
-        pose_dim: numbers that a pose has.
-        r2: of a linear read-out from the pose of the right capsule, by what is read: x, y, rotation, scale, shear. One
-            is perfect, zero no better than their mean.
-        r2_reduced: the same from the first 16 principal components, where a pose is longer; else None.
-        spread: deviation of the right capsule's activation while its image is warped, as a part of the distance between
-            right and wrong capsules of upright images; None where those do not differ.
-        upright: accuracy on images that are not warped.
-        still: how many those are.
-        warped: accuracy on images in random poses.
-        curves: accuracy against the size of one warp alone, by its kind: pairs of size and accuracy.
+        name: name of the network, shown in tables.
+        pose_dim: dimensions of a pose.
+        r2: R² of a linear map from the pose of the right capsule to the true x, y, rotation, scale and shear, by name;
+            1 is perfect, 0 is no better than their mean.
+        r2_reduced: the same from the first 16 principal components of longer poses; None where a pose is not longer.
+        spread: standard deviation of the right capsule's activation while its image is warped, divided by the distance
+            between right and wrong capsules of upright images; None where these do not differ.
+        upright: accuracy on images that are not warped, 0 to 1.
+        still: number of these images.
+        warped: accuracy on images in random poses, 0 to 1.
+        curves: accuracy against the size of one kind of warp alone, by kind: pairs of size and accuracy.
     """
 
     name: str
@@ -57,28 +69,30 @@ class Equivariance:
     curves: dict[str, list[tuple[float, float]]]
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """Return all values as a dictionary for JSON."""
         return asdict(self)
 
 
-def measure(
-    name: str, network: Network, fit_on: Upright, test_on: Upright, images: int = IMAGES, seed: int = 0
+def measure_equivariance(
+    name: str, network: Network, fit_on: UprightImages, test_on: UprightImages, images: int = IMAGES, seed: int = 0
 ) -> Equivariance:
-    """Measure one network.
+    """Measure equivariance, invariance and accuracy of one network on warped images.
 
     Args:
-        name: of the network, for people.
-        network: trained.
-        fit_on: images to fit the read-out on.
-        test_on: other images, to test it on and for all else.
-        images: warped ones to fit it on, and as many to test it on.
-        seed: of the poses.
+        name: name of the network, shown in tables.
+        network: a trained network.
+        fit_on: images to fit the linear maps on.
+        test_on: other images, for the test of these maps and all other measures.
+        images: number of warped images to fit on, and as many to test on.
+        seed: of the random poses.
     """
     require_positive(images=images)
-    fit = _poses_and_hits(network, in_random_poses(fit_on, images, seed, "equivariance fit"))
-    test = _poses_and_hits(network, in_random_poses(test_on, images, seed, "equivariance test"))
+    # equivariance: linear maps from pose to true pose, fitted on one set and tested on the other
+    fit = _poses_and_hits(network, warp_randomly(fit_on, images, seed, "equivariance fit"))
+    test = _poses_and_hits(network, warp_randomly(test_on, images, seed, "equivariance test"))
     K = fit.pose.shape[-1]
     reduced = _by_name(read_out(_reduced(fit, fit), _reduced(test, fit))) if K > REDUCED else None
+    # invariance: accuracy against the size of each warp
     curves = {kind: _curve(network, test_on, kind, min(images, _CURVE_IMAGES)) for kind in POSE}
     return Equivariance(
         name,
@@ -95,12 +109,12 @@ def measure(
 
 @dataclass(frozen=True)
 class Poses:
-    """What a network says of warped images.
+    """Poses that a network found in warped images, beside the true ones.
 
     Args:
-        labels: (N,).
-        pose: of the right capsule, (N, K) in float64.
-        truth: x, y, rotation, scale and shear, (N, 5) in float64.
+        labels: classes, (N,).
+        pose: pose of the right class capsule, (N, K) in float64.
+        truth: true x, y, rotation, scale and shear, (N, 5) in float64.
         hits: whether the right capsule was the most active one, (N,).
     """
 
@@ -110,7 +124,8 @@ class Poses:
     hits: Tensor
 
 
-def _poses_and_hits(network: Network, warped: Warped) -> Poses:
+def _poses_and_hits(network: Network, warped: WarpedImages) -> Poses:
+    """Run a network on warped images."""
     poses, hits = [], []
     for pose, activation, labels in _run(network, warped):
         poses.append(pose)
@@ -119,8 +134,8 @@ def _poses_and_hits(network: Network, warped: Warped) -> Poses:
 
 
 @torch.no_grad()
-def _run(network: Network, warped: Warped) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Pose of the right capsule, activations of all, and labels, a few images at a time."""
+def _run(network: Network, warped: WarpedImages) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Pose of the right capsule (B, K), activations of all classes (B, J) and labels (B,) of each batch."""
     device, result = next(network.parameters()).device, []
     with network.evaluating():
         for images, labels in zip(warped.images.split(_AT_ONCE), warped.labels.split(_AT_ONCE), strict=True):
@@ -130,31 +145,36 @@ def _run(network: Network, warped: Warped) -> list[tuple[Tensor, Tensor, Tensor]
 
 
 def read_out(fit: Poses, test: Poses) -> Tensor:
-    """R² of linear read-outs, one a class, for each part of the true pose, (5,).
+    """R² of linear maps from found to true poses, for each of the five parts of the true pose, (5,).
 
-    Every class has a read-out of its own, since nothing ties the coordinates of one capsule to those of another.
+    Every class has a map of its own, since nothing ties the coordinates of one capsule to those of another.
+
+    Args:
+        fit: poses that the maps are fitted on.
+        test: poses that they are tested on.
     """
-    missed, whole = torch.zeros(len(POSE)).double(), torch.zeros(len(POSE)).double()
+    residual, total = torch.zeros(len(POSE)).double(), torch.zeros(len(POSE)).double()
     for label in test.labels.unique():
         known, asked = fit.labels == label, test.labels == label
         if not bool(known.any()):
             continue
         mean = fit.truth[known].mean(0)
-        weight = torch.linalg.lstsq(_with_one(fit.pose[known]), fit.truth[known] - mean, driver="gelsd").solution
-        guess = _with_one(test.pose[asked]) @ weight + mean
-        missed += (guess - test.truth[asked]).square().sum(0)
-        whole += (mean - test.truth[asked]).square().sum(0)
-    if not bool((whole > 0).all()):
+        weight = torch.linalg.lstsq(_with_constant(fit.pose[known]), fit.truth[known] - mean, driver="gelsd").solution
+        guess = _with_constant(test.pose[asked]) @ weight + mean
+        residual += (guess - test.truth[asked]).square().sum(0)
+        total += (mean - test.truth[asked]).square().sum(0)
+    if not bool((total > 0).all()):
         raise PaircapsError("the images to fit a read-out on and those to test it on have no class in common")
-    return 1 - missed / whole
+    return 1 - residual / total
 
 
-def _with_one(pose: Tensor) -> Tensor:
+def _with_constant(pose: Tensor) -> Tensor:
+    """Append a column of ones, for the constant of a linear map."""
     return torch.cat([pose, torch.ones_like(pose[:, :1])], -1)
 
 
 def _reduced(poses: Poses, by: Poses) -> Poses:
-    """Poses in the principal components of others."""
+    """Project poses on the first principal components of the poses of ``by``."""
     mean = by.pose.mean(0)
     _, _, directions = torch.linalg.svd(by.pose - mean, full_matrices=False)
     return Poses(poses.labels, (poses.pose - mean) @ directions[:REDUCED].T, poses.truth, poses.hits)
@@ -164,16 +184,18 @@ def _by_name(values: Tensor) -> dict[str, float]:
     return dict(zip(POSE, values.tolist(), strict=True))
 
 
-def _curve(network: Network, base: Upright, kind: str, count: int) -> list[tuple[float, float]]:
+def _curve(network: Network, base: UprightImages, kind: str, count: int) -> list[tuple[float, float]]:
+    """Accuracy against the size of one kind of warp: pairs of size and accuracy."""
     points = []
-    for size in sizes_of(kind, base.size):
-        hits = _poses_and_hits(network, in_one_warp(base, count, kind, size)).hits
+    for size in warp_sizes(kind, base.size):
+        hits = _poses_and_hits(network, warp_one_way(base, count, kind, size)).hits
         points.append((float(size), hits.double().mean().item()))
     return points
 
 
-def _spread(network: Network, base: Upright, seed: int) -> float | None:
-    """Deviation under warps over the distance between right and wrong."""
+def _spread(network: Network, base: UprightImages, seed: int) -> float | None:
+    """Deviation of activations under warps, divided by the distance between right and wrong capsules."""
+    # the distance, on upright images
     count = min(_SPREAD_IMAGES, len(base))
     rows = torch.arange(count)
     still = base.warped(rows, torch.tensor(UPRIGHT).repeat(count, 1))
@@ -181,13 +203,51 @@ def _spread(network: Network, base: Upright, seed: int) -> float | None:
     distance = (right - wrong).mean().item()
     if distance <= 0:
         return None
+    # the deviation, over the warps of each image
     poses = random_poses(count * _WARPS_EACH, base.size, seed, "equivariance spread")
     moved, _ = _right_and_wrong(network, base.warped(rows.repeat_interleave(_WARPS_EACH), poses))
     return moved.unflatten(0, (count, _WARPS_EACH)).std(dim=1).mean().item() / distance
 
 
-def _right_and_wrong(network: Network, warped: Warped) -> tuple[Tensor, Tensor]:
-    """Activation of the right capsule and the mean of all others, (N,) each."""
+def _right_and_wrong(network: Network, warped: WarpedImages) -> tuple[Tensor, Tensor]:
+    """Activation of the right capsule, and the mean activation of all others, (N,) each."""
     activation = torch.cat([activation for _, activation, _ in _run(network, warped)]).double()
     right = activation.gather(-1, warped.labels.unsqueeze(-1)).squeeze(-1)
     return right, (activation.sum(-1) - right) / max(1, activation.shape[-1] - 1)
+
+
+def as_markdown(result: dict[str, Any]) -> str:
+    """Format results of several networks as a table, with the meaning of its columns and the machine."""
+    lines = [
+        f"| network | pose | {' | '.join(f'R² {kind}' for kind in POSE)} | spread | upright | warped |",
+        "|---|---|" + "---|" * (len(POSE) + 3),
+    ]
+    for row in result["networks"]:
+        spread = "–" if row["spread"] is None else f"{row['spread']:.2f}"
+        ends = f"{spread} | {100 * row['upright']:.1f} % | {100 * row['warped']:.1f} %"
+        lines.append(f"| {row['name']} | {row['pose_dim']} | {_values(row['r2'])} | {ends} |")
+        if row["r2_reduced"] is not None:
+            lines.append(f"| the same, reduced | {REDUCED} | {_values(row['r2_reduced'])} | | | |")
+    lines += ["", _legend(result)]
+    return "\n".join(lines) + "\n"
+
+
+def _values(r2: dict[str, float]) -> str:
+    return " | ".join(f"{r2[kind]:.2f}" for kind in POSE)
+
+
+def _legend(result: dict[str, Any]) -> str:
+    data, most, still = result["data"], RANGES, result["networks"][0]["still"]
+    return " ".join(
+        [
+            "*R²* of a linear read-out of the true pose from that of the right capsule, one a class, fitted on",
+            f"{result['images']:,} warped images of {data['name']} ({data['fit']}) and tested on as many others",
+            f"({data['test']}); 1 is perfect, 0 no better than the mean. *pose*: the numbers it is read from;",
+            f"where they are more than {REDUCED}, their {REDUCED} principal components too. *spread*: deviation of the",
+            "right capsule's activation while its image is warped, as a part of the distance between right and wrong",
+            f"ones. *upright*: accuracy on {still} images as they are, *warped*: on those warped for the test. Warps:",
+            f"{most.rotation:g} degrees, a scale of {most.scale[0]:g}",
+            f"to {most.scale[1]:g}, a shear of {most.shear:g}, a shift of {SHIFT:g} of the side, each to either side.",
+            f"Seed {result['seed']}. {result['machine']}.",
+        ]
+    )

@@ -1,4 +1,4 @@
-"""What each dimension of a pose means: move it through its range, leave the others, and draw."""
+"""Reconstructions with one pose dimension changed at a time, which show what each dimension stands for."""
 
 from __future__ import annotations
 
@@ -9,46 +9,56 @@ from torch import Tensor
 
 from paircaps._utils.checks import require_positive, require_shape
 from paircaps.explain.reconstruct import require_decoder
-from paircaps.explain.trace import chosen_classes
+from paircaps.explain.trace import choose_classes
 from paircaps.functional import Capsules
 from paircaps.models.decoder import Decoder, pick
 from paircaps.network import Network
 
 STEPS = 11
-_TAIL = 0.02
-_FEW = 20
-_AT_ONCE = 256
+"""Values of each dimension unless another number is given."""
+
+_TAIL = 0.02  # part of the poses left out at either end of a range
+_FEW = 20  # a class with fewer images takes its range from all images
+_AT_ONCE = 256  # images in a batch
 
 
 @dataclass(frozen=True)
 class DimensionRanges:
-    """How far the dimensions of a capsule's pose reach.
+    """Usual range of every pose dimension of every class capsule.
 
     Args:
-        low: of each class, (J, K).
-        high: of each class, (J, K).
+        low: lower ends, (J, K).
+        high: upper ends, (J, K).
     """
 
     low: Tensor
     high: Tensor
 
     def steps(self, label: Tensor, count: int) -> Tensor:
-        """Values from low to high for a class an image, (B,) to (B, K, count)."""
+        """Evenly spaced values from low to high.
+
+        Args:
+            label: class of each image, (B,).
+            count: number of values S.
+
+        Returns:
+            (B, K, S).
+        """
         low, high = self.low[label].unsqueeze(-1), self.high[label].unsqueeze(-1)
         return low + (high - low) * torch.linspace(0, 1, count, device=low.device)
 
 
 @torch.no_grad()
-def pose_range(network: Network, images: Tensor) -> DimensionRanges:
-    """The range in which all but the rarest poses of some images lie.
+def dimension_ranges(network: Network, images: Tensor) -> DimensionRanges:
+    """Measure the range of every pose dimension on many images.
 
     Args:
-        network: trained.
-        images: many, (B, C, H, W), as the network takes them.
+        network: a trained network.
+        images: images as the network takes them, (B, C, H, W).
 
     Returns:
-        of each class the 2 % and the 98 % quantile over the images it is the most active in; over all of them where
-        those are fewer than 20.
+        for each class the 2 % and 98 % quantiles over the images in which it is the most active one; over all images
+        where those are fewer than 20.
     """
     with network.evaluating():
         parts = [network(few) for few in images.split(_AT_ONCE)]
@@ -66,15 +76,15 @@ def pose_range(network: Network, images: Tensor) -> DimensionRanges:
 
 @dataclass(frozen=True)
 class Perturbation:
-    """One image redrawn with its pose changed, a dimension at a time.
+    """Reconstructions of images with one pose dimension changed at a time.
 
     Args:
-        images: as the network sees them, (B, C, H, W) in 0..1.
-        label: the capsule whose pose it is, (B,).
-        pose: as the network found it, (B, K).
-        values: that each dimension was given, (B, K, S).
-        drawings: (B, K, S, C, H, W) in 0..1.
-        unchanged: drawings of the poses as they are, (B, C, H, W).
+        images: images as the network sees them, (B, C, H, W) in 0..1.
+        label: class capsule whose pose is changed, (B,).
+        pose: pose of that capsule as the network found it, (B, K).
+        values: values that each dimension is given, (B, K, S).
+        drawings: reconstruction for each dimension and value, (B, K, S, C, H, W) in 0..1.
+        unchanged: reconstructions from the unchanged poses, (B, C, H, W) in 0..1.
     """
 
     images: Tensor
@@ -87,31 +97,32 @@ class Perturbation:
 
 @torch.no_grad()
 def perturb(
-    network: Network, images: Tensor, reach: DimensionRanges, label: Tensor | int | None = None, steps: int = STEPS
+    network: Network, images: Tensor, ranges: DimensionRanges, label: Tensor | int | None = None, steps: int = STEPS
 ) -> Perturbation:
-    """Sweep every dimension of a pose through its range.
+    """Move every pose dimension through its range and reconstruct the images.
 
     Args:
-        network: trained, with a decoder.
-        images: (B, C, H, W), as the network takes them.
-        reach: how far to go; see :func:`pose_range`.
-        label: whose pose, (B,), or one for all; None takes the most active capsule.
-        steps: values of each dimension.
+        network: a trained network with a decoder.
+        images: images as the network takes them, (B, C, H, W).
+        ranges: range of every dimension; see :func:`dimension_ranges`.
+        label: class capsule of each image, (B,), or one for all; None takes the most active one.
+        steps: number of values of each dimension.
     """
     require_positive(steps=steps)
     with network.evaluating():
-        return _perturb(network, images, reach, label, steps)
+        return _perturb(network, images, ranges, label, steps)
 
 
 def _perturb(
-    network: Network, images: Tensor, reach: DimensionRanges, label: Tensor | int | None, steps: int
+    network: Network, images: Tensor, ranges: DimensionRanges, label: Tensor | int | None, steps: int
 ) -> Perturbation:
     decoder = require_decoder(network)
     capsules = network(images)
-    label = chosen_classes(capsules, label)
+    label = choose_classes(capsules, label)
     pose = pick(capsules.pose, label)  # (B, K)
-    values = reach.steps(label, steps)  # (B, K, S)
+    values = ranges.steps(label, steps)  # (B, K, S)
     K = pose.shape[-1]
+    # K × S copies of each pose; in copy (k, s), dimension k has its value s
     changed = pose[:, None, None].repeat(1, K, steps, 1)  # (B, K, S, K)
     changed[:, torch.arange(K), :, torch.arange(K)] = values.transpose(0, 1)
     drawings = [
@@ -125,16 +136,16 @@ def _perturb(
 
 
 def draw_poses(decoder: Decoder, poses: Tensor, label: Tensor, changed: Tensor) -> Tensor:
-    """Draw one image again and again with other poses of one capsule.
+    """Reconstruct one image with several poses of one capsule.
 
     Args:
-        decoder: of the network.
-        poses: of all its capsules, (1, J, K).
-        label: the capsule, (1,).
-        changed: its other poses, (N, K).
+        decoder: decoder of the network.
+        poses: poses of all class capsules of the image, (1, J, K).
+        label: class of the capsule, (1,).
+        changed: poses to give that capsule, (N, K).
 
     Returns:
-        (N, C, H, W) in 0..1.
+        reconstructions, (N, C, H, W) in 0..1.
     """
     require_shape("changed", changed, (len(changed), poses.shape[-1]), "poses of one capsule")
     many = poses.repeat(len(changed), 1, 1)

@@ -1,4 +1,7 @@
-"""Images of the kind that a network knows, to see how far its poses reach, or to look at for want of others."""
+"""Sample images for a trained network: from its own dataset if that is on this machine, else glyphs.
+
+The ranges of pose dimensions are measured on them, and they are shown where no other images are given.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,17 @@ from paircaps.training.datasets import own_dataset, require_shape, tested_name
 from paircaps.training.run_folder import RunFolder
 
 COUNT = 1024
+"""Images unless another number is given."""
 
 
 @dataclass(frozen=True)
-class Familiar:
-    """Images, and where they are from.
+class SampleImages:
+    """Images and the dataset they are from.
 
     Args:
-        images: (N, C, H, W) in bytes.
+        images: (N, C, H, W) in uint8.
         source: name of their dataset.
-        own: whether it is that of the run.
+        own: whether it is the dataset that the run was tested on.
     """
 
     images: Tensor
@@ -35,44 +39,45 @@ class Familiar:
     own: bool
 
 
-def familiar_images(network: Network, folder: Path, count: int = COUNT) -> Familiar:
-    """Images of a run's own test set if that is on this machine, else glyphs in many poses.
+def load_sample_images(network: Network, folder: Path, count: int = COUNT) -> SampleImages:
+    """Load images of a run's own test set if that is on this machine, else glyphs.
 
     Nothing is downloaded.
 
     Args:
-        network: that will look at them.
-        folder: of its run.
-        count: at most so many, chosen at random.
+        network: a trained network, for the size and channels of the images.
+        folder: where its run is.
+        count: number of images, chosen at random; fewer if the dataset has fewer.
     """
     try:
         dataset = own_dataset(folder, options=_offline(folder))
         require_shape(network, dataset)
     except (PaircapsError, OSError):
-        return Familiar(_glyphs(network, count), "glyphs", own=False)
+        return SampleImages(_glyphs(network, count), "glyphs", own=False)
+    # the purpose "familiar" is part of the random seed: another word would choose other images
     images = dataset.batch(permutation(0, 0, len(dataset), "familiar")[:count]).images
-    return Familiar(images, dataset.info.name, own=True)
+    return SampleImages(images, dataset.info.name, own=True)
 
 
 def _offline(folder: Path) -> dict[str, object]:
-    """The option that keeps a published dataset from being downloaded; a folder of pictures has no such thing."""
+    """Option that forbids the download of a published dataset; a folder of pictures does not take it."""
     config = RunFolder(folder).config
     known = config.exists() and tested_name(RunFolder(folder).read_recipe().data) in METADATA
     return {"download": False} if known else {}
 
 
 def _glyphs(network: Network, count: int) -> Tensor:
-    """Glyphs of the network's own size and channels."""
+    """Glyphs in the network's image size and channels, (N, C, H, W) in uint8."""
     images = load_dataset("glyphs", "test").batch(torch.arange(count)).images
     size = network.spec.preparation.size
     resized = F.interpolate(images.float(), size, mode="bilinear", antialias=True).round().to(torch.uint8)
     return resized.expand(-1, network.model.in_channels, -1, -1)
 
 
-def some_of_each(dataset: ImageDataset, count: int) -> list[int]:
-    """Indices of a few images, of as many classes as can be: the first of each class, then the second, and so on."""
+def balanced_indices(dataset: ImageDataset, count: int) -> list[int]:
+    """Indices of images with the classes in turn: the first image of each class, then the second, and so on."""
     labels = dataset.labels.cpu()
-    turn = torch.empty(len(labels), dtype=torch.long)  # how many of its class came before each image
+    turn = torch.empty(len(labels), dtype=torch.long)  # number of images of the same class before each image
     for label in range(len(dataset.classes)):
         own = labels == label
         turn[own] = torch.arange(int(own.sum()))

@@ -1,4 +1,4 @@
-"""One look at a network while it looks at images: every layer, and what its children contributed."""
+"""Trace of images through a capsule network: the capsules of every layer, and what each child contributed."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _NOTHING = 1e-30
 
 
 @dataclass(frozen=True)
-class Look:
-    """What happened between images and classes.
+class Trace:
+    """Record of a forward pass, from images to class capsules.
 
     Args:
-        images: as the network sees them, before they are standardised, (B, C, H, W) in 0..1.
-        levels: capsules of every layer, the primary ones first, those of the classes last.
-        evidence: of every capsule layer, the lowest first.
-        centres: where in the image each primary capsule looks, x and y in pixels, (I, 2).
-        grid: rows and columns of positions that have primary capsules.
+        images: images as the model gets them but for standardisation, (B, C, H, W) in 0..1.
+        levels: capsules of every layer, from the primary capsules to those of the classes.
+        evidence: contributions of children to parents in every capsule layer, the lowest layer first.
+        centres: centre of each primary capsule's receptive field, x and y in pixels, (I, 2).
+        grid: number of rows and columns of positions that have primary capsules.
     """
 
     images: Tensor
@@ -40,28 +40,32 @@ class Look:
 
     @property
     def capsules(self) -> Capsules:
-        """Those of the classes."""
+        """Capsules of the classes."""
         return self.levels[-1]
 
     def shares(self, label: Tensor) -> list[Tensor]:
-        """What each capsule of each layer has of the activation of a class, (B, I), the lowest layer first.
+        """Shares of every capsule in the activation of a class, a tensor (B, I) per layer, the lowest layer first.
 
-        The layer below the classes has its exact shares. A capsule further down has of each parent's share as much as
-        is its part in the size of all shares in that parent; so every layer adds up to the activation. What speaks for
-        or against the class is told by the layer below the classes alone.
+        In the layer below the classes, shares are exact. Further down, the share of each parent is divided among its
+        children in proportion to the absolute values of their shares in that parent. So the shares of every layer add
+        up to the activation, but only the signs of the topmost layer say what is for the class and what is against it.
 
         Args:
-            label: a class an image, (B,).
+            label: class of each image, (B,).
         """
         shares = [of_parent(self.evidence[-1].share, label, -1)]
         for evidence in reversed(self.evidence[:-1]):
-            size = evidence.share.abs() + _NOTHING  # a parent without any share divides its own evenly
+            size = evidence.share.abs() + _NOTHING  # a parent whose children have no share divides its own evenly
             part = size / size.sum(dim=-2, keepdim=True)
             shares.insert(0, torch.einsum("bij,bj->bi", part, shares[0]))
         return shares
 
     def coupling(self, label: Tensor) -> Tensor | None:
-        """How far each primary capsule is coupled to a class, (B, I), over all ways up; None if a layer has none."""
+        """Coupling of each primary capsule to a class, (B, I), summed over all paths; None if a layer has no coupling.
+
+        Args:
+            label: class of each image, (B,).
+        """
         couplings = [evidence.coupling for evidence in self.evidence]
         if any(coupling is None for coupling in couplings):
             return None
@@ -71,11 +75,17 @@ class Look:
         return coupled
 
     def on_grid(self, values: Tensor) -> Tensor:
-        """Values of the primary capsules, (B, I), as those of each position, (B, rows, columns, groups)."""
+        """Arrange values of primary capsules, (B, I), by position: (B, rows, columns, groups)."""
         return values.unflatten(-1, (*self.grid, -1))
 
     def places(self, level: int) -> Tensor:
-        """Where in the image the capsules of a layer are, (B, I, 2): the middle of what they are made of."""
+        """Positions of the capsules of a layer in the image, x and y in pixels, (B, I, 2).
+
+        Above the primary capsules, a capsule is at the mean position of its children, weighted by their shares.
+
+        Args:
+            level: index of the layer in ``levels``; 0 for the primary capsules.
+        """
         batch = len(self.images)
         places = self.centres.to(self.evidence[0].share).expand(batch, -1, -1)
         for evidence in self.evidence[:level]:
@@ -85,38 +95,38 @@ class Look:
 
 
 def has_capsules(network: Network) -> bool:
-    """Whether there is anything to look at but features."""
+    """True if the network has capsule layers, which can be traced."""
     return isinstance(network.model, CapsuleModel)
 
 
 @torch.no_grad()
-def look(network: Network, images: Tensor) -> Look:
-    """Look at images.
+def trace(network: Network, images: Tensor) -> Trace:
+    """Run a network on images and record every layer.
 
     Args:
-        network: trained.
-        images: (B, C, H, W), as the network takes them.
+        network: a trained network.
+        images: images as the network takes them, (B, C, H, W).
 
     Raises:
-        PaircapsError: if the network has no capsules, or its routing does not say what children contributed.
+        PaircapsError: if the network has no capsules, or its routing does not report what children contributed.
     """
     model = network.model
     if not isinstance(model, CapsuleModel):
-        raise PaircapsError(f"{network.spec.model} has no capsules: there is no agreement in it to be seen")
+        raise PaircapsError(f"{network.spec.model} has no capsules, so it has no agreement to show")
     layers = cast(Iterable[CapsuleLayer], model.layers)
     with network.evaluating():
         levels = model.ascend(network.model_input(images))
         evidence = [layer.evidence(below) for layer, below in zip(layers, levels[:-1], strict=True)]
-    return Look(network.prepare(images), tuple(levels), tuple(evidence), model.centres(), model.primary.grid)
+    return Trace(network.prepare(images), tuple(levels), tuple(evidence), model.centres(), model.primary.grid)
 
 
-def chosen_classes(capsules: Capsules, label: Tensor | int | None, count: int = 1) -> Tensor:
-    """Classes to look at, (B,) or (B, count): those that are named, or else the most active ones.
+def choose_classes(capsules: Capsules, label: Tensor | int | None, count: int = 1) -> Tensor:
+    """Classes to show, (B,) or (B, count): the given ones, or else the most active ones.
 
     Args:
-        capsules: of the classes.
-        label: one an image, one for all of them, or None.
-        count: how many of the most active ones.
+        capsules: capsules of the classes.
+        label: class of each image, one class for all images, or None for the most active ones.
+        count: number of most active classes per image.
     """
     batch, classes = capsules.activation.shape
     if label is None:

@@ -1,4 +1,4 @@
-"""Which capsules of each layer feed which: the parse tree of an image."""
+"""Parse tree of an image: the strongest children of a class capsule, their strongest children, and so on."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from paircaps._utils.checks import require_positive
-from paircaps.explain.trace import Look, chosen_classes, look
+from paircaps.explain.trace import Trace, choose_classes, trace
 from paircaps.network import Network
 from paircaps.routing.evidence import of_parent
 
 BRANCHES = {1: 8, 2: 4}
-"""Children shown of a capsule, by the number of capsule layers; 3 where they are more."""
+"""Children shown of each capsule, by the number of capsule layers; 3 where there are more layers."""
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,11 @@ class Level:
     """Capsules of one layer that are in the tree.
 
     Args:
-        capsules: which ones, (N,), from left to right as they lie in the image.
-        share: what each has of the activation of the class, (N,).
-        links: what each (row) has of the activation of each capsule of the level above (column), (N, M); zero where
-            it is not among those shown for it.
-        places: where they are in the image, x and y in pixels, (N, 2).
+        capsules: their indices in the layer, (N,), ordered from left to right as they lie in the image.
+        share: share of each in the activation of the class, (N,).
+        links: share of each (row) in the activation of each capsule of the level above (column), (N, M); zero where it
+            is not one of the children shown of that capsule.
+        places: their positions in the image, x and y in pixels, (N, 2).
     """
 
     capsules: Tensor
@@ -36,13 +36,13 @@ class Level:
 
 @dataclass(frozen=True)
 class AgreementTree:
-    """What one capsule is made of, layer by layer.
+    """Strongest contributions to one class capsule, layer by layer.
 
     Args:
-        image: as the network sees it, (C, H, W) in 0..1.
+        image: the image as the network sees it, (C, H, W) in 0..1.
         label: the class at the top.
-        activation: of it.
-        levels: from the class down to the primary capsules.
+        activation: activation of that class.
+        levels: levels from the class down to the primary capsules.
     """
 
     image: Tensor
@@ -56,34 +56,42 @@ def tree(network: Network, image: Tensor, label: int | None = None, branches: in
     """Follow the strongest shares from a class down to the primary capsules.
 
     Args:
-        network: trained.
-        image: (C, H, W), as the network takes it.
+        network: a trained network.
+        image: the image as the network takes it, (C, H, W).
         label: the class; None takes the most active one.
-        branches: children shown of each capsule; 8, 4 or 3 unless told, as the network has one, two or more layers.
+        branches: children shown of each capsule; None takes 8, 4 or 3 for one, two or more capsule layers.
     """
     if image.dim() != 3:
         raise ValueError(f"a tree is of one image, (channels, height, width), got shape {tuple(image.shape)}")
     if branches is not None:
         require_positive(branches=branches)
-    return tree_seen(look(network, image.unsqueeze(0)), label, branches)
+    return tree_from_trace(trace(network, image.unsqueeze(0)), label, branches)
 
 
-def tree_seen(seen: Look, label: int | None = None, branches: int | None = None) -> AgreementTree:
-    """The same from a look at one image that was taken already."""
-    chosen = chosen_classes(seen.capsules, label)
-    branches = branches or BRANCHES.get(len(seen.evidence), 3)
-    activation = of_parent(seen.capsules.activation, chosen, -1)
-    top = seen.places(len(seen.evidence))[0][chosen]
+def tree_from_trace(traced: Trace, label: int | None = None, branches: int | None = None) -> AgreementTree:
+    """Like :func:`tree`, from a trace of one image that is there already."""
+    chosen = choose_classes(traced.capsules, label)
+    branches = branches or BRANCHES.get(len(traced.evidence), 3)
+    activation = of_parent(traced.capsules.activation, chosen, -1)
+    top = traced.places(len(traced.evidence))[0][chosen]
+    # the top is the class alone; each level below has the strongest children of the level above it
     levels = [Level(chosen, activation, activation.new_zeros(1, 0), top)]
-    shares = seen.shares(chosen)
-    for depth in reversed(range(len(seen.evidence))):
-        links = seen.evidence[depth].share[0][:, levels[-1].capsules]  # (I, M)
-        levels.append(_level_below(links, shares[depth][0], seen.places(depth)[0], branches))
-    return AgreementTree(seen.images[0], int(chosen), float(activation), tuple(levels))
+    shares = traced.shares(chosen)
+    for depth in reversed(range(len(traced.evidence))):
+        links = traced.evidence[depth].share[0][:, levels[-1].capsules]  # (I, M)
+        levels.append(_level_below(links, shares[depth][0], traced.places(depth)[0], branches))
+    return AgreementTree(traced.images[0], int(chosen), float(activation), tuple(levels))
 
 
 def _level_below(links: Tensor, share: Tensor, places: Tensor, branches: int) -> Level:
-    """The strongest children of the capsules above, each once, ordered by where they are."""
+    """Level of the strongest children of the level above, each child once, ordered from left to right.
+
+    Args:
+        links: share of every child in every capsule of the level above, (I, M).
+        share: share of every child in the activation of the class, (I,).
+        places: positions of all children, (I, 2).
+        branches: children kept of each capsule above.
+    """
     strongest = links.abs().topk(min(branches, len(links)), dim=0).indices  # (branches, M)
     shown = torch.zeros_like(links, dtype=torch.bool).scatter_(0, strongest, True)
     kept = shown.any(dim=1).nonzero().flatten()

@@ -1,4 +1,4 @@
-"""Images warped on purpose, so that the true pose of each is known."""
+"""Images in known poses: shifted, rotated, scaled and sheared by known amounts."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from paircaps.data.synthetic.poses import POSE, UPRIGHT, PoseRange
 from paircaps.data.synthetic.warp import warp
 
 RANGES = PoseRange()
-"""Those of aff-NIST: 20 degrees, a scale of 0.8 to 1.2, a shear of 0.2."""
+"""Ranges of random poses, those of aff-NIST: 20 degrees, a scale of 0.8 to 1.2, a shear of 0.2."""
 
 SHIFT = 0.15
-"""Most that a thing is moved either way, as a part of the image's side."""
+"""Largest shift in either direction, as a fraction of the image's side."""
 
-_BASE_MOST = 4096
+_MOST_UPRIGHT = 4096  # images kept of a dataset
 
 
 @dataclass(frozen=True)
-class Warped:
+class WarpedImages:
     """Images in known poses.
 
     Args:
-        images: (N, C, H, W) in bytes.
-        labels: (N,).
-        pose: x, y, rotation, scale and shear, (N, 5).
+        images: (N, C, H, W) in uint8.
+        labels: classes, (N,).
+        pose: x, y, rotation, scale and shear of each image, (N, 5).
     """
 
     images: Tensor
@@ -39,13 +39,13 @@ class Warped:
 
 
 @dataclass(frozen=True)
-class Upright:
-    """Images as they are before they are warped.
+class UprightImages:
+    """Images before they are warped.
 
     Args:
-        images: (N, C, h, w) in bytes.
-        labels: (N,).
-        size: (height, width) of the canvas they are warped on.
+        images: (N, C, h, w) in uint8.
+        labels: classes, (N,).
+        size: (height, width) in pixels of the canvas they are warped on.
     """
 
     images: Tensor
@@ -55,37 +55,66 @@ class Upright:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def warped(self, rows: Tensor, pose: Tensor) -> Warped:
-        """These rows in these poses: (N,) and (N, 5)."""
-        return Warped(warp(self.images[rows], pose, self.size), self.labels[rows], pose)
+    def warped(self, rows: Tensor, pose: Tensor) -> WarpedImages:
+        """Warp some of the images.
+
+        Args:
+            rows: indices of the images, (N,).
+            pose: pose of each, (N, 5).
+        """
+        return WarpedImages(warp(self.images[rows], pose, self.size), self.labels[rows], pose)
 
 
-def upright(dataset: ImageDataset, seed: int = 0) -> Upright:
-    """What to warp: of a made dataset the digits that it is made of, of any other its images, 4,096 at most."""
+def upright_images(dataset: ImageDataset, seed: int = 0) -> UprightImages:
+    """Take images to be warped: the digits behind a synthetic dataset, or the images of any other; 4,096 at most.
+
+    Args:
+        dataset: where the images are from.
+        seed: of the random choice among more images.
+    """
     whole = dataset
     while isinstance(whole, Subset):
         whole = whole.parent
     base = whole.base.digits if isinstance(whole, SyntheticDataset) else dataset
-    order = permutation(seed, 0, len(base), "upright")[:_BASE_MOST]
+    order = permutation(seed, 0, len(base), "upright")[:_MOST_UPRIGHT]
     batch = base.batch(order)
-    return Upright(batch.images, batch.labels, (dataset.shape[1], dataset.shape[2]))
+    return UprightImages(batch.images, batch.labels, (dataset.shape[1], dataset.shape[2]))
 
 
 def random_poses(count: int, size: tuple[int, int], seed: int, purpose: str) -> Tensor:
-    """Poses (N, 5), all within :data:`RANGES` and :data:`SHIFT` as likely as any other."""
+    """Draw poses uniformly within :data:`RANGES` and :data:`SHIFT`, (N, 5).
+
+    Args:
+        count: number of poses N.
+        size: (height, width) of the images in pixels.
+        seed: of the random numbers.
+        purpose: name of what they are for, part of the seed.
+    """
     noise = uniform(seed, 0, torch.arange(count), 5, purpose)
     reach = SHIFT * torch.tensor([size[1], size[0]], dtype=noise.dtype)
     return torch.cat([(2 * noise[:, :2] - 1) * reach, RANGES.draw(noise[:, 2:])], -1).float()
 
 
-def in_random_poses(base: Upright, count: int, seed: int, purpose: str) -> Warped:
-    """So many images, each row of the base as often as any other, each in a pose of its own."""
+def warp_randomly(base: UprightImages, count: int, seed: int, purpose: str) -> WarpedImages:
+    """Warp images into random poses, each image of the base equally often.
+
+    Args:
+        base: images to warp.
+        count: number of warped images.
+        seed: of the poses.
+        purpose: name of what they are for, part of the seed.
+    """
     rows = torch.arange(count) % len(base)
     return base.warped(rows, random_poses(count, base.size, seed, purpose))
 
 
-def sizes_of(kind: str, size: tuple[int, int]) -> list[float]:
-    """How far to go with one kind of warp, from nothing on: pixels, degrees, a factor, or a slant."""
+def warp_sizes(kind: str, size: tuple[int, int]) -> list[float]:
+    """Sizes of one kind of warp that accuracy is measured at: pixels, degrees, a factor, or a shear.
+
+    Args:
+        kind: ``"x"``, ``"y"``, ``"rotation"``, ``"scale"`` or ``"shear"``.
+        size: (height, width) of the images in pixels.
+    """
     if kind in ("x", "y"):
         side = size[1] if kind == "x" else size[0]
         return [round(side * step / 20) for step in range(7)]  # up to 0.3 of the side
@@ -96,8 +125,15 @@ def sizes_of(kind: str, size: tuple[int, int]) -> list[float]:
     }[kind]
 
 
-def in_one_warp(base: Upright, count: int, kind: str, size: float) -> Warped:
-    """The first rows of the base, warped so far in one way; where there are two ways, in both."""
+def warp_one_way(base: UprightImages, count: int, kind: str, size: float) -> WarpedImages:
+    """Warp the first images of the base by one kind of warp alone, in both directions where there are two.
+
+    Args:
+        base: images to warp.
+        count: number of images that are warped.
+        kind: of the warp, as in :func:`warp_sizes`.
+        size: of the warp, as in :func:`warp_sizes`.
+    """
     rows = torch.arange(min(count, len(base)))
     signs = (1.0,) if kind == "scale" or size == 0 else (1.0, -1.0)
     pose = torch.tensor(UPRIGHT).repeat(len(signs), len(rows), 1)

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from paircaps.data.pictures import Fit
 from paircaps.errors import PaircapsError
-from paircaps.explain.agreement import agreement_seen
-from paircaps.explain.perturb import DimensionRanges, draw_poses, pose_range
-from paircaps.explain.sample_images import familiar_images
-from paircaps.explain.trace import Look, chosen_classes, has_capsules, look
+from paircaps.explain.agreement import agreement_from_trace
+from paircaps.explain.perturb import DimensionRanges, dimension_ranges, draw_poses
+from paircaps.explain.sample_images import load_sample_images
+from paircaps.explain.trace import Trace, choose_classes, has_capsules, trace
 from paircaps.functional import Capsules
 from paircaps.model_files import load, read_facts
 from paircaps.models import count_parameters
@@ -34,7 +34,8 @@ MAX_MEMORY = 36 << 20
 FARTHEST = 1e6
 """Largest number of a pose that is drawn."""
 
-_FAMILIAR = 512
+_SAMPLE_IMAGES = 512
+"""Images that the ranges of poses are measured on."""
 
 Answer = TypeVar("Answer")
 
@@ -114,9 +115,11 @@ class Networks:
         self._loaded: dict[str, Loaded] = {}
         for name, folder in folders.items():
             network = load(folder)
-            familiar = familiar_images(network, folder, _FAMILIAR)
+            samples = load_sample_images(network, folder, _SAMPLE_IMAGES)
             certain = network.model.bounded or _by_margin(folder)
-            self._loaded[name] = Loaded(name, network, pose_range(network, familiar.images), familiar.source, certain)
+            self._loaded[name] = Loaded(
+                name, network, dimension_ranges(network, samples.images), samples.source, certain
+            )
         self.facts = [loaded.facts() for loaded in self._loaded.values()]
 
     def __getitem__(self, name: str | None) -> Loaded:
@@ -192,9 +195,9 @@ class _Sight:
 
 def _predict(asked: Loaded, images: Tensor, label: int | None) -> PredictionResponse:
     network = asked.network
-    seen = look(network, images) if has_capsules(network) else None
+    seen = trace(network, images) if has_capsules(network) else None
     capsules = network(images) if seen is None else seen.capsules
-    chosen = chosen_classes(capsules, label)
+    chosen = choose_classes(capsules, label)
     certainty = asked.certainty(capsules.activation)
     return PredictionResponse(
         model=asked.name,
@@ -225,9 +228,9 @@ def _redrawn(network: Network, capsules: Capsules, chosen: Tensor) -> str | None
     return None if network.decoder is None else data_address(network.decoder(capsules, chosen)[0])
 
 
-def _agreement(network: Network, seen: Look, chosen: Tensor) -> AgreementMap:
+def _agreement(network: Network, seen: Trace, chosen: Tensor) -> AgreementMap:
     """In pixels of a picture as it comes, of which the network may see but the middle."""
-    found = agreement_seen(seen, chosen, pairs=0)
+    found = agreement_from_trace(seen, chosen, pairs=0)
     sides = zip(network.spec.preparation.size, network.spec.preparation.crop, strict=True)
     above, before = ((size - crop) // 2 for size, crop in sides)
     rows, columns = (found.rows + above).tolist(), (found.columns + before).tolist()

@@ -1,4 +1,4 @@
-"""What was found, drawn: one file for each kind of picture, each returning the content of a PNG file."""
+"""Figures of what :mod:`paircaps.explain` returns; each function returns the content of a PNG file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Equivariance of several networks: what can be read off, and how long they are right."""
+"""Figure of the equivariance of several networks: R² of their poses, and accuracy under warps."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from paircaps.data.synthetic.poses import POSE
 
 COLOURS = ("#e07b1a", "#2f6fb2", "#3a9d5d", "#6b7280", "#a855a8", "#b23a48")
 _LOWEST = -0.2
-"""Bars end here, however bad a read-out is."""
+"""Lower end of the axis of R²; bars of lower values are cut off there."""
 
 _UNITS = {"x": "pixels to either side", "y": "pixels up or down", "rotation": "degrees", "scale": "factor", "shear": ""}
 
 
 def draw_equivariance(result: dict[str, Any]) -> bytes:
-    """Bars of R², and a panel for each kind of warp with accuracy against its size."""
+    """Draw bars of R², and for each kind of warp a panel of accuracy against its size.
+
+    Args:
+        result: what ``paircaps equivariance`` writes as JSON.
+    """
     figure = new_figure(11, 6.2)
     axes = figure.subplots(2, 3)
     _bars(axes[0, 0], result["networks"])
@@ -33,8 +37,9 @@ def draw_equivariance(result: dict[str, Any]) -> bytes:
         unit = f", {_UNITS[kind]}" if _UNITS[kind] else ""
         axis.set(ylim=(0, 103), ylabel="accuracy, %")
         axis.set_title(f"{kind}{unit}", fontsize=9)
-        _plain(axis)
+        _style(axis)
         axis.grid(alpha=0.3)
+    # one legend for all panels
     handles = [axes[0, 1].lines[number] for number in range(len(result["networks"]))]
     figure.legend(
         handles,
@@ -52,6 +57,7 @@ def draw_equivariance(result: dict[str, Any]) -> bytes:
 
 
 def _bars(axis: Any, networks: list[dict[str, Any]]) -> None:
+    """Draw R² of every network for each part of the pose."""
     width = 0.8 / len(networks)
     for number, row in enumerate(networks):
         places = [place + (number + 0.5) * width - 0.4 for place in range(len(POSE))]
@@ -62,10 +68,11 @@ def _bars(axis: Any, networks: list[dict[str, Any]]) -> None:
     axis.set(ylim=(_LOWEST, 1), ylabel="R²")
     axis.set_title("read off the pose of the right capsule", fontsize=9)
     axis.grid(alpha=0.3, axis="y")
-    _plain(axis)
+    _style(axis)
 
 
-def _plain(axis: Any) -> None:
+def _style(axis: Any) -> None:
+    """Set small labels and remove the upper and right frame."""
     axis.tick_params(labelsize=8)
     axis.yaxis.label.set_fontsize(8)
     axis.spines[["top", "right"]].set_visible(False)

@@ -1,4 +1,4 @@
-"""Pieces that several pictures are made of."""
+"""Parts that several figures share: an image, an overlay of values, a shortened name."""
 
 from __future__ import annotations
 
@@ -8,17 +8,23 @@ import numpy as np
 from torch import Tensor
 
 WARM, COLD = "#ff7a18", "#2f8fff"
-"""What speaks for a class, and what speaks against it."""
+"""Colours of values for a class and of values against it."""
 
 INK = "#222222"
+"""Colour of text."""
 
 
 def show(axis: Any, image: Tensor) -> None:
-    """An image (C, H, W) in 0..1, without ticks, its pixels counted from the corner; one grey channel or colours."""
+    """Show an image without ticks, with axes in pixels from its upper left corner.
+
+    Args:
+        axis: where to draw.
+        image: (C, H, W) in 0..1; of other than one or three channels, their mean is shown.
+    """
     height, width = image.shape[-2:]
     pixels = image.detach().cpu().float().clamp(0, 1)
     if len(pixels) not in (1, 3):
-        pixels = pixels.mean(0, keepdim=True)  # channels that are no colours
+        pixels = pixels.mean(0, keepdim=True)  # channels that are not colours
     axis.imshow(
         pixels.permute(1, 2, 0).squeeze(-1).numpy(),
         cmap="gray",
@@ -33,14 +39,14 @@ def show(axis: Any, image: Tensor) -> None:
 
 
 def overlay(axis: Any, values: Tensor, rows: Tensor, columns: Tensor, most: float) -> None:
-    """Values of positions (rows, columns) over an image that is shown already, the stronger the less transparent.
+    """Draw values of positions over an image that is shown already; larger values are less transparent.
 
     Args:
-        axis: with the image.
-        values: of each position.
-        rows: middles of the positions, in pixels.
-        columns: middles of the positions, in pixels.
-        most: the value that is shown at full strength.
+        axis: axis that shows the image.
+        values: value of each position, (rows, columns).
+        rows: centres of the rows, in pixels.
+        columns: centres of the columns, in pixels.
+        most: absolute value that is drawn at full strength.
     """
     from matplotlib.colors import to_rgb
 
@@ -53,14 +59,14 @@ def overlay(axis: Any, values: Tensor, rows: Tensor, columns: Tensor, most: floa
     axis.set(xlim=limits[0], ylim=limits[1])
 
 
-def _ends(middles: Tensor) -> tuple[float, float]:
-    """Outer edges of cells around evenly spaced middles, with one more cell at either end."""
-    first, last = float(middles[0]), float(middles[-1])
-    step = (last - first) / (len(middles) - 1) if len(middles) > 1 else 2 * max(first, 1.0)
+def _ends(centres: Tensor) -> tuple[float, float]:
+    """Outer edges of cells around evenly spaced centres, with one more cell at either end."""
+    first, last = float(centres[0]), float(centres[-1])
+    step = (last - first) / (len(centres) - 1) if len(centres) > 1 else 2 * max(first, 1.0)
     return first - 1.5 * step, last + 1.5 * step
 
 
 def shortened(text: str, most: int = 18) -> str:
-    """A name that fits under a small picture, in one line."""
+    """Cut out the middle of a name longer than ``most`` characters; control characters become spaces."""
     text = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
     return text if len(text) <= most else f"{text[: most // 2 - 1]}…{text[-(most - most // 2) :]}"

@@ -1,4 +1,4 @@
-"""A parse tree: the class on top, the capsules it is made of below, the picture's own patches at the leaves."""
+"""Figure of a parse tree: the class at the top, its capsules below, patches of the image at the leaves."""
 
 from __future__ import annotations
 
@@ -12,33 +12,35 @@ from paircaps.explain.plots.panels import COLD, INK, WARM, shortened, show
 from paircaps.explain.tree import AgreementTree, Level
 
 _PATCH = 0.34
-"""Side of a leaf's patch, as a part of the image's."""
+"""Side of the image patch at a leaf, as a fraction of the image's side."""
 
 
-def draw_tree(seen: AgreementTree, name: str, class_name: str) -> bytes:
-    """Draw it.
+def draw_tree(tree: AgreementTree, name: str, class_name: str) -> bytes:
+    """Draw a parse tree beside its image.
 
     Args:
-        seen: the tree.
-        name: of the image.
-        class_name: at the top.
+        tree: the parse tree.
+        name: name of the image.
+        class_name: name of the class at the top.
     """
-    leaves = len(seen.levels[-1].capsules)
-    figure = new_figure(max(7.5, 0.62 * leaves + 2.6), 1.75 * len(seen.levels) + 1.0)
+    leaves = len(tree.levels[-1].capsules)
+    figure = new_figure(max(7.5, 0.62 * leaves + 2.6), 1.75 * len(tree.levels) + 1.0)
     grid = figure.add_gridspec(1, 2, width_ratios=[1.9, max(5.0, 0.62 * leaves)])
+    # on the left the image, with numbers where the leaves are
     picture = figure.add_subplot(grid[0, 0])
-    show(picture, seen.image)
-    _number_leaves(picture, seen.levels[-1], seen.image.shape[-2:])
+    show(picture, tree.image)
+    _number_leaves(picture, tree.levels[-1], tree.image.shape[-2:])
     picture.set_title(shortened(name, 24), fontsize=8)
+    # on the right the tree: links first, so that nodes cover their ends
     axis = figure.add_subplot(grid[0, 1])
     axis.axis("off")
-    axis.set(xlim=(-0.04, 1.04), ylim=(-0.55, len(seen.levels) - 0.55))
-    spots = [_spread(len(level.capsules)) for level in seen.levels]
-    for depth in range(1, len(seen.levels)):
-        _links(axis, seen.levels[depth].links, spots[depth - 1], spots[depth], len(seen.levels) - 1 - depth)
-    for depth, level in enumerate(seen.levels):
-        leaf = depth == len(seen.levels) - 1
-        _nodes(axis, level, spots[depth], len(seen.levels) - 1 - depth, seen, leaf, class_name if depth == 0 else "")
+    axis.set(xlim=(-0.04, 1.04), ylim=(-0.55, len(tree.levels) - 0.55))
+    spots = [_spread(len(level.capsules)) for level in tree.levels]
+    for depth in range(1, len(tree.levels)):
+        _links(axis, tree.levels[depth].links, spots[depth - 1], spots[depth], len(tree.levels) - 1 - depth)
+    for depth, level in enumerate(tree.levels):
+        leaf = depth == len(tree.levels) - 1
+        _nodes(axis, level, spots[depth], len(tree.levels) - 1 - depth, tree, leaf, class_name if depth == 0 else "")
     figure.suptitle(
         f"What {shortened(class_name, 20)} is made of: the strongest capsules of each layer, and their shares in it\n"
         "orange speaks for it, blue against it",
@@ -48,10 +50,12 @@ def draw_tree(seen: AgreementTree, name: str, class_name: str) -> bytes:
 
 
 def _spread(count: int) -> list[float]:
+    """Horizontal positions of the nodes of a level, evenly spaced in 0..1."""
     return [(place + 0.5) / count for place in range(count)]
 
 
 def _links(axis: Any, links: Tensor, above: list[float], below: list[float], height: float) -> None:
+    """Draw lines from the nodes of a level at ``height`` to those above it; thicker for a larger share."""
     size = links.abs().max().clamp_min(1e-12)
     for child, parent in links.nonzero().tolist():
         value = (links[child, parent] / size).item()
@@ -68,14 +72,15 @@ def _links(axis: Any, links: Tensor, above: list[float], below: list[float], hei
 
 
 def _nodes(
-    axis: Any, level: Level, spots: list[float], height: float, seen: AgreementTree, leaf: bool, title: str
+    axis: Any, level: Level, spots: list[float], height: float, tree: AgreementTree, leaf: bool, title: str
 ) -> None:
+    """Draw the nodes of a level: patches of the image for leaves, circles for all others."""
     for number, (spot, capsule) in enumerate(zip(spots, level.capsules.tolist(), strict=True)):
         share = level.share[number].item()
         if leaf:
             width = 0.9 / max(8, len(spots))
             inset = axis.inset_axes((spot - width / 2, height - 0.5, width, 0.5), transform=axis.transData)
-            _patch(inset, seen.image, level.places[number])
+            _patch(inset, tree.image, level.places[number])
             inset.set_anchor("N")
             inset.set_xlabel(f"{number + 1}\n{share:+.3g}", fontsize=6.5, color=INK, labelpad=2)
             continue
@@ -88,7 +93,7 @@ def _nodes(
 
 
 def _patch(axis: Any, image: Tensor, place: Tensor) -> None:
-    """The picture around a place, grey where it ends."""
+    """Show the part of the image around a position, grey outside the image."""
     show(axis, image)
     half = _PATCH * min(image.shape[-2:]) / 2
     x, y = place.tolist()
@@ -96,7 +101,7 @@ def _patch(axis: Any, image: Tensor, place: Tensor) -> None:
 
 
 def _number_leaves(axis: Any, leaves: Level, size: Sequence[int]) -> None:
-    """Numbers where leaves look, at the edge a little inside; those of one place side by side."""
+    """Write the numbers of leaves at their positions in the image; numbers of one position share a box."""
     height, width = size
     at: dict[tuple[float, float], list[int]] = {}
     for number, place in enumerate(leaves.places.tolist()):
