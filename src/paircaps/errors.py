@@ -13,6 +13,10 @@ class RecipeError(PaircapsError):
     """A recipe with an unknown key, a bad value, or parts that do not fit together."""
 
 
+class PluginError(PaircapsError):
+    """A plug-in that is not there, or whose import fails."""
+
+
 class ModelFileError(PaircapsError):
     """A saved model that is not there, is damaged, or is none of ours."""
 

@@ -18,6 +18,7 @@ from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
 from paircaps._utils.files import write_whole
+from paircaps._utils.plugins import used_plugins
 from paircaps.errors import ModelFileError
 from paircaps.network import Network, NetworkSpec, Preparation
 
@@ -42,6 +43,8 @@ def save_model(folder: Path, network: Network, trained: Mapping[str, object]) ->
         "sha256": hashlib.sha256(weights).hexdigest(),
         "trained": dict(trained),
     }
+    if used_plugins():
+        facts["plugins"] = used_plugins()
     write_whole(folder / WEIGHTS, weights)
     write_whole(folder / FACTS, (json.dumps(facts, indent=2) + "\n").encode())
 
@@ -139,7 +142,21 @@ def _build(facts: dict[str, Any], path: Path) -> Network:
     except KeyError as error:
         raise ModelFileError(f"{path}: damaged: {error.args[0]!r} is missing") from None
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise ModelFileError(f"{path}: no model that this paircaps can build: {_first_line(error)}") from None
+        needed = _missing_plugins(facts)
+        raise ModelFileError(f"{path}: no model that this paircaps can build: {_first_line(error)}{needed}") from None
+
+
+def _missing_plugins(facts: dict[str, Any]) -> str:
+    """Plug-ins that the training used and this process does not, as a sentence; nothing is imported for it."""
+    recorded = facts.get("plugins")
+    names = [str(name)[:200] for name in recorded[:20]] if isinstance(recorded, list) else []
+    missing = [name for name in names if name not in used_plugins()]
+    if not missing:
+        return ""
+    return (
+        f". It was trained with {'plug-ins' if len(missing) > 1 else 'the plug-in'} {', '.join(missing)}: "
+        "install it, name it with --plugin, or import it first"
+    )
 
 
 def _read(path: Path) -> bytes:

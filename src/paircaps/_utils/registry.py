@@ -1,4 +1,4 @@
-"""Named things that can be built by name: the routings and the models are two of these."""
+"""Registries: factories by name. Routings, models, datasets and recipes each have one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from typing import Generic, TypeVar
 
+from paircaps._utils.plugins import load_installed_plugins, note_use, plugin_of
+
 T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Factories by name.
+    """Factories by name: those of this package, and those of plug-ins, which are imported when they are needed.
 
     Args:
         kind: what is registered, in one word, for messages: ``"routing"``.
@@ -20,6 +22,7 @@ class Registry(Generic[T]):
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._factories: dict[str, Callable[..., T]] = {}
+        self._plugins: dict[str, str | None] = {}
 
     def register(self, name: str, factory: Callable[..., T]) -> None:
         """Add a factory under a new name."""
@@ -28,37 +31,40 @@ class Registry(Generic[T]):
         if name in self._factories:
             raise ValueError(f"{self.kind} {name!r} is already registered, as {self._factories[name]!r}")
         self._factories[name] = factory
+        self._plugins[name] = plugin_of(factory)
 
     def names(self) -> list[str]:
         """All names, sorted."""
+        load_installed_plugins()
         return sorted(self._factories)
 
+    def __contains__(self, name: object) -> bool:
+        """True if something is registered under a name; plug-ins are imported only if it is unknown without them."""
+        if name not in self._factories:
+            load_installed_plugins()
+        return name in self._factories
+
     def factory(self, name: str) -> Callable[..., T]:
-        """The factory of a name; an unknown name raises and lists the known ones."""
+        """The factory of a name; an unknown name raises an error that lists the known ones."""
         if not isinstance(name, str):
             raise TypeError(f"a {self.kind} is named by a string, got {name!r}. Known: {', '.join(self.names())}")
-        if name in self._factories:
+        if name in self:
+            note_use(self._plugins[name])
             return self._factories[name]
         raise unknown_name(self.kind, name, self.names())
 
 
 def unknown_name(kind: str, name: str, known: Collection[str]) -> ValueError:
-    """The error for a name that nothing has: with the nearest one, and all there are."""
+    """Error for an unknown name, with the nearest known name and all known ones."""
     near = get_close_matches(name.lower(), known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     return ValueError(f"unknown {kind} {name!r}{hint} Known: {', '.join(known)}")
 
 
-def require_known_name(kind: str, name: str, known: Collection[str]) -> None:
-    """Refuse a name that is not among the known ones."""
-    if name not in known:
-        raise unknown_name(kind, name, known)
-
-
 def call_with_options(
     what: str, factory: Callable[..., T], arguments: dict[str, object], options: dict[str, object]
 ) -> T:
-    """Build ``factory(**arguments, **options)``; an option it does not take raises and lists those it does."""
+    """Return ``factory(**arguments, **options)``; an unknown option raises an error that lists the known ones."""
     parameters = inspect.signature(factory).parameters
     if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         allowed = [name for name in parameters if name not in arguments]

@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Sequence
 
 import paircaps
+from paircaps._utils.plugins import load_plugins
 from paircaps.cli.parser import CommandParser, load_function
 from paircaps.errors import PaircapsError, RecipeError, Stopped
 
@@ -52,6 +53,8 @@ def main(arguments: Sequence[str] | None = None, loaded: Callable[[], object] = 
         warnings.showwarning = _print_warning
         warnings.filterwarnings("ignore", message="Image size .* exceeds limit")  # Pillow's; an error of ours says more
         options = build_parser().parse_args(arguments)
+        if hasattr(options, "plugin"):
+            load_plugins(options.plugin)
         run: Callable[[argparse.Namespace], int] = load_function(options.run)
         loaded()
         code = run(options)

@@ -18,11 +18,13 @@ class CommandParser(argparse.ArgumentParser):
         declare: function that adds the arguments to the parser; called once, when they are needed.
         delegate: ``"module:function"`` in ``paircaps.cli`` that parses the words of the command in place of this
             parser, and returns its options; None for most commands.
+        takes_plugins: whether a command that runs something has the option ``--plugin``.
         stand_in: function that returns a parser with the arguments of the delegate, for shell completion.
     """
 
     declare: Callable[[CommandParser], None] | None = None
     delegate: str | None = None
+    takes_plugins: bool = True
     stand_in: Callable[[], CommandParser] | None = None
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore
@@ -38,6 +40,8 @@ class CommandParser(argparse.ArgumentParser):
         if self.declare is not None:
             declare, self.declare = self.declare, None
             declare(self)
+        if self.get_default("run") and self.takes_plugins and "--plugin" not in self._option_string_actions:
+            add_plugin_option(self)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a value that is not among the choices, with the nearest choice."""
@@ -47,6 +51,18 @@ class CommandParser(argparse.ArgumentParser):
         near = get_close_matches(str(value), choices, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise argparse.ArgumentError(action, f"invalid choice: {value!r}{hint} (choose from {', '.join(choices)})")
+
+
+def add_plugin_option(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--plugin MODULE``, which may be given several times."""
+    parser.add_argument(
+        "--plugin",
+        action="append",
+        default=[],
+        metavar="MODULE",
+        help="import a module, or a .py file, that registers routings, models, datasets or recipes of your own; "
+        "may be given several times",
+    )
 
 
 def load_function(name: str) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from paircaps.cli.names import DATASETS, MODELS, ROUTINGS, shipped_recipes
-from paircaps.cli.parser import CommandParser, suggest
+from paircaps.cli.parser import CommandParser, add_plugin_option, suggest
 
 _PACKAGE = Path(__file__).parent.parent
 _NAMES = {
@@ -31,6 +31,7 @@ def train_parser() -> CommandParser:
     parser.add_argument("--fresh", action="store_true", help="remove the run that is in DIR, and start over")
     parser.add_argument("--quiet", action="store_true", help="show no progress, only the result")
     parser.add_argument("--print-config", action="store_true", help="print the recipe, train nothing")
+    add_plugin_option(parser)
     for key, values in recipe_keys().items():
         suggest(parser.add_argument(f"--{key}"), values)
     return parser

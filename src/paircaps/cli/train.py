@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from paircaps._utils.plugins import load_plugins
 from paircaps._utils.words import counted
 from paircaps.cli.arguments import path
+from paircaps.cli.names import shipped_recipes
+from paircaps.cli.parser import add_plugin_option
 from paircaps.errors import RecipeError
 from paircaps.training.failure import Replay, replay
 from paircaps.training.loop import TrainingResult, train
@@ -26,37 +29,41 @@ from paircaps.training.recipes import list_recipes, read_tree, with_places
 from paircaps.training.run_folder import existing_folder
 
 _ABOUT = """
-Train by a recipe. The same command again goes on where it was stopped, to the very same result.
-Every key of a recipe can be given as --section.key value; --print-config shows what comes out.
+Train a network by a recipe. The same command again continues a training that was stopped, with the very same result.
+Every key of a recipe can be given as --section.key value; --print-config prints the recipe with these values.
 Several processes: torchrun --nproc-per-node N -m paircaps train ...
 """
 
 
-def _parser() -> Any:
+def _parser(recipes: Sequence[str]) -> Any:
+    """Parser of ``train``; ``recipes`` are those that its help names."""
     parser = recipe_parser("paircaps train")
     parser.usage = "paircaps train RECIPE --out DIR [--fresh] [--quiet] [--print-config] [--SECTION.KEY VALUE ...]"
     parser.description = _ABOUT
     parser.add_argument(
-        "recipe", nargs="?", metavar="RECIPE", help=f"{', '.join(list_recipes())}, or the path of a .toml file"
+        "recipe", nargs="?", metavar="RECIPE", help=f"{', '.join(recipes)}, or the path of a .toml file"
     )
-    parser.add_argument("--out", type=str, default="", metavar="DIR", help="the folder of the run")
+    parser.add_argument("--out", type=str, default="", metavar="DIR", help="folder of the run")
     parser.add_argument("--fresh", action="store_true", help="remove the run that is in DIR, and start over")
     parser.add_argument("--quiet", action="store_true", help="show no progress, only the result")
+    add_plugin_option(parser)
     parser.add_argument("--print-config", action="store_true", help="print the recipe with all its keys, train nothing")
     return parser
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """The options of ``train``; what jsonargparse refuses is said in our words."""
+    """Options of ``train``; errors of jsonargparse become sentences that name the key."""
     for word in arguments:
         key = word.split("=")[0].removeprefix("--")
         if word.startswith("--") and "." in key:
             require_key(".".join(key.split(".")[:2]))
-    parser = _parser()
+    wants_help = bool({"-h", "--help"} & set(arguments))
+    parser = _parser(list_recipes() if wants_help else shipped_recipes())  # listing all imports the plug-ins
     try:
         given = parser.parse_args(list(arguments), defaults=False)
     except argparse.ArgumentError as error:
         raise RecipeError(in_words(error)) from None
+    load_plugins(given.get("plugin") or [])  # before the recipe is read: it may be one of theirs
     if not given.get("recipe"):
         raise RecipeError(f"RECIPE is missing: one of {', '.join(list_recipes())}, or the path of a .toml file")
     recipe = recipe_from_tree(merge(read_tree(given.recipe), with_places(overrides_to_tree(given), Path.cwd())))

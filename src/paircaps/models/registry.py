@@ -21,6 +21,11 @@ def list_models() -> list[str]:
     return _MODELS.names()
 
 
+def is_model(name: str) -> bool:
+    """True if a model is registered under that name."""
+    return name in _MODELS
+
+
 def create_model(
     name: str,
     num_classes: int = 10,

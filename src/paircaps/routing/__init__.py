@@ -22,6 +22,7 @@ __all__ = [
     "RoutingFactory",
     "VoteNeeds",
     "create_routing",
+    "is_routing",
     "list_routings",
     "register_routing",
 ]
@@ -40,6 +41,11 @@ def register_routing(name: str, factory: RoutingFactory) -> None:
 def list_routings() -> list[str]:
     """Names of all registered routings."""
     return _ROUTINGS.names()
+
+
+def is_routing(name: str) -> bool:
+    """True if a routing is registered under that name."""
+    return name in _ROUTINGS
 
 
 def create_routing(name: str | RoutingFactory, out_capsules: int, **options: object) -> nn.Module:

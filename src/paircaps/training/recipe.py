@@ -16,10 +16,10 @@ from paircaps._utils.checks import (
     require_whole,
     require_within,
 )
-from paircaps._utils.registry import require_known_name
+from paircaps._utils.registry import unknown_name
 from paircaps.losses import Loss
-from paircaps.models import list_models
-from paircaps.routing import list_routings
+from paircaps.models import is_model, list_models
+from paircaps.routing import is_routing, list_routings
 
 LARGE = 1e12
 NULL = "none"
@@ -55,8 +55,10 @@ class Model:
     routing_options: dict[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        require_known_name("name", self.name, list_models())
-        require_known_name("routing", self.routing, list_routings())
+        if not is_model(self.name):
+            raise unknown_name("name", self.name, list_models())
+        if not is_routing(self.routing):
+            raise unknown_name("routing", self.routing, list_routings())
         for name in ("num_classes", "in_channels", "image_size", "routing", "routing_options"):
             if name in self.options:
                 where = f"model.{name}" if name.startswith("routing") else "the images"

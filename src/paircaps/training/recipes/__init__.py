@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from paircaps._utils.registry import unknown_name
+from paircaps._utils.registry import Registry, unknown_name
 from paircaps.errors import RecipeError
 from paircaps.training.recipe import Recipe
 from paircaps.training.recipe_io import RecipeTree, merge, parse_toml, recipe_from_tree
@@ -18,9 +18,31 @@ _BASE = "base"
 """The key of a recipe that names another one, which it changes."""
 
 
+_REGISTERED: Registry[Path | str] = Registry("recipe")
+
+
+def register_recipe(name: str, recipe: Path | str) -> None:
+    """Make a recipe known by name, as plug-ins do; a name can be taken once.
+
+    Args:
+        name: how ``paircaps train NAME`` and a ``base`` name it.
+        recipe: TOML text, or the path of a TOML file, which is read when it is asked for.
+    """
+    if name in _shipped_recipes():
+        raise ValueError(f"recipe {name!r} comes with paircaps; take another name")
+    if _is_path(name):
+        raise ValueError(f"the name of a recipe cannot look like a path, got {name!r}")
+    path = Path(recipe) if isinstance(recipe, Path) or recipe.endswith(".toml") else None
+    _REGISTERED.register(name, lambda: recipe if path is None else path)
+
+
 def list_recipes() -> list[str]:
-    """Names of the recipes that come with the package."""
-    return sorted(entry.name.removesuffix(".toml") for entry in _SHIPPED.iterdir() if entry.name.endswith(".toml"))
+    """Names of the recipes that come with the package, and of registered ones."""
+    return sorted((*_shipped_recipes(), *_REGISTERED.names()))
+
+
+def _shipped_recipes() -> list[str]:
+    return [entry.name.removesuffix(".toml") for entry in _SHIPPED.iterdir() if entry.name.endswith(".toml")]
 
 
 def load_recipe(name: str | Path, overrides: Mapping[str, Any] | None = None) -> Recipe:
@@ -37,7 +59,10 @@ def read_tree(name: str | Path, seen: tuple[str, ...] = ()) -> RecipeTree:
     """The sections and keys of a recipe, with those of the recipe it is based on."""
     if str(name) in seen:
         raise RecipeError(f"{name}: a recipe cannot be its own base: {' → '.join((*seen, str(name)))}")
-    tree = parse_toml(_read(name), str(name))
+    registered = _registered(name)
+    if isinstance(registered, Path):  # its relative paths start from its own folder
+        return read_tree(registered.absolute(), (*seen, str(name)))
+    tree = parse_toml(_read(name) if registered is None else registered, str(name))
     folder = Path(name).expanduser().parent
     base = tree.pop(_BASE, None)
     tree = with_places(tree, folder)
@@ -76,14 +101,20 @@ def _is_place(key: str, value: str) -> bool:
     return bool(value) and (key == "folder" or os.sep in value)
 
 
+def _registered(name: str | Path) -> Path | str | None:
+    """Path or text of a registered recipe; None for those of the package, for paths and for unknown names."""
+    if _is_path(str(name)) or str(name) in _shipped_recipes() or str(name) not in _REGISTERED:
+        return None
+    return _REGISTERED.factory(str(name))()
+
+
 def _read(name: str | Path) -> str:
-    known = list_recipes()
-    if str(name) in known:
+    if str(name) in _shipped_recipes():
         return (_SHIPPED / f"{name}.toml").read_text(encoding="utf-8")
     path = Path(name).expanduser()
     if not _is_path(str(name)):
         hint = f". For the file of that name write './{name}'" if path.is_file() else ", or the path of a .toml file"
-        raise RecipeError(f"{unknown_name('recipe', str(name), known)}{hint}")
+        raise RecipeError(f"{unknown_name('recipe', str(name), list_recipes())}{hint}")
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:

@@ -1,0 +1,218 @@
+"""Routings, models, datasets and recipes of other packages and files, in new processes, as a person uses them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from paircaps._utils.plugins import VARIABLE
+
+ROUTING = '''
+"""A routing as docs/add-a-routing.md has it."""
+import torch
+from paircaps import Capsules, Routing, register_routing
+
+
+class MedianAgreement(Routing):
+    def agree(self, votes, activation):
+        pose = votes.median(dim=-3).values
+        distance = (votes - pose.unsqueeze(-3)).abs().mean(dim=(-3, -1))
+        return Capsules(pose, pose, torch.exp(-distance))
+
+
+register_routing("median", MedianAgreement)
+print("this must not end up in the output of a command")
+'''
+PACKAGE = '''
+from functools import partial
+
+import tiny_caps.routing
+from paircaps import register_model
+from paircaps.data import load_dataset, register_dataset
+from paircaps.models import CapsNet
+from paircaps.training.recipes import register_recipe
+
+
+def few_glyphs(split="train", root=None, **options):
+    return load_dataset("glyphs", split, root, length=64, **options)
+
+
+register_dataset("few-glyphs", few_glyphs)
+register_model("tiny-capsnet", partial(CapsNet, filters=8))
+register_recipe(
+    "tiny",
+    """
+base = "glyphs"
+[model]
+routing = "median"
+[data]
+name = "few-glyphs"
+[augment]
+crop_size = 12
+[train]
+steps = 2
+batch_size = 16
+""",
+)
+'''
+WORDS = ("--train.steps", "2", "--train.batch_size", "8", "--data.limit", "40", "--augment.crop_size", "12", "--quiet")
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+@pytest.fixture
+def routing_file(tmp_path):
+    path = tmp_path / "my_routing.py"
+    path.write_text(ROUTING)
+    return path
+
+
+def install(monkeypatch, folder, name, files, module):
+    """Put a package into a folder as pip would, with an entry point, and let new processes find it."""
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    facts = folder / f"{name}-1.0.dist-info"
+    facts.mkdir(parents=True)
+    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text(f"[paircaps]\n{name} = {module}\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
+
+
+@pytest.fixture
+def tiny_caps(monkeypatch, tmp_path):
+    files = {"tiny_caps/__init__.py": PACKAGE, "tiny_caps/routing.py": ROUTING}
+    install(monkeypatch, tmp_path / "site", "tiny-caps", files, "tiny_caps")
+
+
+def start(*words, code=0, cwd=None):
+    """Run a command in a new process: output and errors."""
+    words = [sys.executable, "-P", "-m", "paircaps", *map(str, words)]  # -P: as the installed command, without "."
+    done = subprocess.run(words, capture_output=True, text=True, cwd=cwd, timeout=300)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == code, done.stderr
+    return done.stdout, done.stderr
+
+
+def python(code):
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    return done.stdout.strip(), done.stderr.strip()
+
+
+def test_an_installed_package(tiny_caps, tmp_path):
+    run = tmp_path / "run"
+    out, _ = start("train", "tiny", "--out", run, "--quiet")
+    assert "finished after 2 steps" in out
+    assert "this must not" not in out
+    facts = json.loads((run / "model.json").read_text())
+    assert facts["arguments"]["routing"] == "median"
+    assert facts["plugins"] == ["tiny_caps"]
+    assert json.loads(start("evaluate", run, "--json")[0])["images"] == 64
+    out, _ = python(f"import paircaps; print(paircaps.load({str(run)!r}).spec.arguments['routing'])")
+    assert out == "median"
+
+
+def test_its_names_are_listed(tiny_caps):
+    assert "few-glyphs" in start("data", "check", "nothing", code=1)[1]
+    assert "tiny" in start("train", "--help")[0]
+    assert "tiny-capsnet" in start("estimate", "nothing", code=2)[1]
+    assert "| median |" in start("estimate", "tiny-capsnet", "--batch", "2", "--routing", "median")[0]
+
+
+def test_a_file_named_by_a_command(routing_file, tmp_path):
+    run, folder = tmp_path / "run", routing_file.parent
+    words = ["train", "glyphs", "--model.routing", "median", "--loss.decoder", "dense", "--out", run, *WORDS]
+    assert "unknown routing 'median'" in start(*words, code=2)[1]
+    out, _ = start(*words, "--plugin", "./my_routing.py", cwd=folder)
+    assert "finished after 2 steps" in out
+    assert "this must not" not in out
+    assert json.loads((run / "model.json").read_text())["plugins"] == ["my_routing.py"]
+    assert "accuracy" in start("evaluate", run, "--limit", "20", "--plugin", routing_file)[0]
+    out = tmp_path / "out"
+    _, errors = start("explain", run, "-o", out, "--count", "1", "--plugin", routing_file)
+    assert sorted(path.name for path in out.iterdir()) == ["perturb-1.png", "reconstruct.png"]
+    assert "note: no agreement and tree: MedianAgreement does not say what children contributed" in errors
+    start("data", "show", "glyphs", "-o", tmp_path / "a.png", "--columns", "1", "--rows", "1")
+    assert start("predict", run, tmp_path / "a.png", f"--plugin={routing_file}", "--json")[0].startswith("{")
+    # without it, the error says what is missing, and a file of facts imports nothing
+    _, errors = start("predict", run, tmp_path / "a.png", code=1)
+    assert "unknown routing 'median'" in errors
+    assert "trained with the plug-in my_routing.py" in errors
+    assert "--plugin" in errors
+
+
+def test_the_variable_reaches_python_and_children(routing_file, monkeypatch):
+    monkeypatch.setenv(VARIABLE, str(routing_file))
+    assert python("import paircaps; print(paircaps.list_routings())")[0] == "['dynamic', 'em', 'fm', 'median']"
+    assert python("import paircaps; print(paircaps.create_routing('median', 3))")[0].startswith("MedianAgreement")
+    assert "| median |" in start("estimate", "resnet-caps-small", "--batch", "2")[0]
+
+
+def test_a_command_names_its_plugins_to_the_processes_it_starts(routing_file, monkeypatch):
+    code = (
+        "import os, sys; from paircaps._utils.plugins import load_plugins\n"
+        f"load_plugins([{str(routing_file)!r}]); print(os.environ[{VARIABLE!r}])"
+    )
+    assert python(code)[0].endswith(str(routing_file))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import no_such_thing", "ModuleNotFoundError: No module named 'no_such_thing' (broken.py, line 1)"),
+        ("\n1 / 0", "ZeroDivisionError: division by zero (broken.py, line 2)"),
+        ("def", "SyntaxError: invalid syntax (broken.py, line 1)"),
+        ("import sys; sys.exit(3)", "SystemExit: 3"),
+        ("from paircaps import *\nregister_routing('fm', Routing)", "routing 'fm' is already registered"),
+    ],
+)
+def test_a_broken_plugin(monkeypatch, tmp_path, text, message):
+    site = tmp_path / "site"
+    install(monkeypatch, site, "broken-caps", {"broken.py": text}, "broken")
+    # commands that do not need it work, and say nothing of it
+    assert "glyphs" in start("train", "glyphs", "--print-config")[0]
+    # those that list or look for names leave it out, in a sentence
+    _, errors = start("estimate", "resnet-caps-small", "--batch", "2")
+    assert "paircaps: note: plug-in 'broken-caps' of the package broken-caps is left out: " in errors
+    assert message in errors
+    # named by the command, it is an error
+    _, errors = start("data", "list", "--plugin", "broken", code=1)
+    assert errors.startswith("paircaps: --plugin broken: cannot be imported: ")
+    assert message in errors
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no_such_module", "--plugin no_such_module: no module 'no_such_module' is installed"),
+        ("my_routing", "for the file of that name write './my_routing.py'"),
+        ("./nothing.py", "nothing.py: no such file"),
+        ("./", "is a folder"),
+    ],
+)
+def test_a_plugin_that_is_not_there(routing_file, name, message):
+    assert message in start("data", "list", "--plugin", name, code=1, cwd=routing_file.parent)[1]
+
+
+def test_facts_of_a_model_import_nothing(tmp_path, routing_file):
+    """A model.json that names a module, even one that could be imported, runs no code."""
+    from explain.small import saved, small_network
+
+    folder = saved(tmp_path / "model", small_network())
+    facts = json.loads((folder / "model.json").read_text())
+    marker = tmp_path / "marker"
+    routing_file.write_text(f"open({str(marker)!r}, 'w')")
+    facts["plugins"] = ["my_routing", "./my_routing.py", str(routing_file), 3, None]
+    facts["arguments"]["routing"] = "median"
+    (folder / "model.json").write_text(json.dumps(facts))
+    _, errors = start("predict", folder, "x.png", code=1, cwd=tmp_path)
+    assert "my_routing" in errors
+    assert not Path(marker).exists()
