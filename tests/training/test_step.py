@@ -8,8 +8,8 @@ from paircaps.training.datasets import load_datasets
 from paircaps.training.distributed import Processes
 from paircaps.training.optimiser import create_optimiser, kernels_of
 from paircaps.training.recipes import load_recipe
-from paircaps.training.state import Average, Counters, State
-from paircaps.training.step import FIRST_SCALE, NotFinite, Stepper
+from paircaps.training.state import Counters, State, create_average
+from paircaps.training.step import FIRST_SCALE, LEAST_SCALE, NotFinite, Stepper
 
 CPU = torch.device("cpu")
 
@@ -27,7 +27,7 @@ def parts(**overrides):
     datasets = load_datasets(recipe.data)
     objective = build_objective(recipe, datasets, CPU)
     network = objective.network
-    average = Average(network, recipe.train.ema) if recipe.train.ema else None
+    average = create_average(network, recipe.train.ema) if recipe.train.ema else None
     state = State(network, create_optimiser(recipe.optimiser, network), average, Counters())
     stepper = Stepper(recipe, objective, state, Processes(), CPU, memory_format(recipe, objective))
     return stepper, state, training_loader(recipe, datasets, Processes()).batch(0, 0)
@@ -35,6 +35,10 @@ def parts(**overrides):
 
 def weights(state):
     return {name: value.detach().clone() for name, value in state.network.named_parameters()}
+
+
+def averages(state):
+    return state.average.module.state_dict()
 
 
 def test_a_batch_in_parts_is_the_batch():
@@ -98,17 +102,57 @@ def test_nothing_changes_when_something_is_not_finite(where):
 def test_fp16_lowers_its_scale_in_place_of_a_step_that_overflows():
     stepper, state, batch = parts(train={"precision": "fp16", "ema": 0.5})
     assert state.counters.scale == FIRST_SCALE
-    average = {name: value.clone() for name, value in state.average.values.items()}
+    average = {name: value.clone() for name, value in averages(state).items()}
     hook = next(iter(state.network.parameters())).register_hook(lambda gradient: gradient * math.inf)
     before = weights(state)
     stepper(batch, 16, 1e-3)
     assert state.counters.scale == FIRST_SCALE / 2
     assert all(torch.equal(value, before[name]) for name, value in weights(state).items())
-    assert all(torch.equal(value, average[name]) for name, value in state.average.values.items())
+    assert all(torch.equal(value, average[name]) for name, value in averages(state).items())
     hook.remove()
     stepper(batch, 16, 1e-3)
     assert state.counters.scale == FIRST_SCALE / 2
     assert not all(torch.equal(value, before[name]) for name, value in weights(state).items())
+
+
+def test_fp16_doubles_its_scale_after_steps_without_overflow_up_to_the_first_scale(monkeypatch):
+    monkeypatch.setattr("paircaps.training.step.GROW_AFTER", 2)
+    stepper, state, batch = parts(train={"precision": "fp16"})
+    hook = next(iter(state.network.parameters())).register_hook(lambda gradient: gradient * math.inf)
+    stepper(batch, 16, 1e-3)
+    hook.remove()
+    scales = [(stepper(batch, 16, 1e-3), state.counters.scale, state.counters.good_steps)[1:] for _ in range(5)]
+    half = FIRST_SCALE / 2
+    assert scales == [(half, 1), (FIRST_SCALE, 0), (FIRST_SCALE, 1), (FIRST_SCALE, 0), (FIRST_SCALE, 1)]
+
+
+def test_fp16_goes_on_with_the_scale_of_the_checkpoint():
+    stepper, state, batch = parts(train={"precision": "fp16"})
+    state.counters = Counters(step=7, scale=1024.0, good_steps=3)
+    again = Stepper(stepper.recipe, stepper.objective, state, Processes(), CPU, stepper.format)
+    assert again.scaler.get_scale() == 1024.0
+    again(batch, 16, 1e-3)
+    assert (state.counters.scale, state.counters.good_steps) == (1024.0, 4)
+
+
+def test_fp16_gives_up_at_the_lowest_scale():
+    stepper, state, batch = parts(train={"precision": "fp16"})
+    next(iter(state.network.parameters())).register_hook(lambda gradient: gradient * math.inf)
+    stepper.scaler.load_state_dict({**stepper.scaler.state_dict(), "scale": LEAST_SCALE * 2})
+    stepper(batch, 16, 1e-3)
+    assert state.counters.scale == LEAST_SCALE
+    before = weights(state)
+    with pytest.raises(NotFinite, match="the gradient is not finite"):
+        stepper(batch, 16, 1e-3)
+    assert all(torch.equal(value, before[name]) for name, value in weights(state).items())
+
+
+def test_the_length_of_a_gradient_does_not_depend_on_the_scale():
+    few, few_state, batch = parts(train={"precision": "fp16"})
+    few.scaler.load_state_dict({**few.scaler.state_dict(), "scale": 256.0})
+    many, many_state, _ = parts(train={"precision": "fp16"})
+    assert few(batch, 16, 1e-3)[1] == pytest.approx(many(batch, 16, 1e-3)[1], rel=1e-2)
+    assert (few_state.counters.scale, many_state.counters.scale) == (256.0, FIRST_SCALE)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
@@ -130,10 +174,10 @@ def test_the_average_follows_slowly():
     before = {name: value.clone() for name, value in state.network.state_dict().items()}
     stepper(batch, 16, 0.5)
     now = state.network.state_dict()
-    for name, value in state.average.values.items():
+    for name, value in averages(state).items():
         expected = 0.75 * before[name] + 0.25 * now[name] if value.is_floating_point() else now[name]
         torch.testing.assert_close(value, expected)
-    assert state.evaluated_weights() is state.average.values
+    assert all(torch.equal(value, averages(state)[name]) for name, value in state.evaluated_weights().items())
 
 
 def test_a_signal_is_handed_on():

@@ -122,8 +122,8 @@ def _retake(stepper: Stepper, batch: Batch, facts: dict[str, Any]) -> Replay:
         objective.train()
         loss, _, _ = stepper.forward_backward(batch, len(batch))
     gradients = [name for name, p in objective.named_parameters() if p.grad is not None and not p.grad.isfinite().all()]
-    length = stepper.gradient_length()
-    return Replay(facts["step"], loss / len(batch), length, float(facts["loss"]), layers, weights, gradients)
+    norm = stepper.gradient_norm()
+    return Replay(facts["step"], loss / len(batch), norm, float(facts["loss"]), layers, weights, gradients)
 
 
 @contextmanager

@@ -40,7 +40,7 @@ from paircaps.training.recipe import Recipe
 from paircaps.training.run_folder import RunFolder, locked_folder, prepare
 from paircaps.training.schedule import count_steps, images_per_step, rate, steps_per_epoch
 from paircaps.training.signals import Stopped, StopSignals
-from paircaps.training.state import Average, Counters, State, Sums
+from paircaps.training.state import Counters, State, Sums, create_average
 from paircaps.training.step import NotFinite, Stepper
 
 _NO_MEMORY = r"not enough memory|can't allocate|alloc_cpu|out of memory|invalid buffer size"
@@ -159,7 +159,7 @@ class Training:
         if processes.world_size > 1 and recipe.train.sync_norm:
             synchronise_norms(objective)
         network = objective.network
-        average = Average(network, recipe.train.ema) if recipe.train.ema else None
+        average = create_average(network, recipe.train.ema) if recipe.train.ema else None
         self.loss_name = objective.loss_name
         self.state = State(network, create_optimiser(recipe.optimiser, network), average, Counters())
         self.checkpoints = CheckpointManager(folder, self.state, self.datasets.facts(), processes, recipe.run.keep)

@@ -1,6 +1,6 @@
-"""Everything a training carries from step to step: weights, their average, the optimiser's memory, and counters.
+"""State of a training: weights, their average, the optimiser's state, and counters.
 
-What is not here is a pure function of the recipe and the step: the order of images, augmentation, the learning rate.
+Everything else is a pure function of the recipe and the step: the order of the images, augmentation, the learning rate.
 """
 
 from __future__ import annotations
@@ -11,16 +11,26 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from paircaps.model_files import contiguous
 from paircaps.network import Network
 
 _SEPARATOR = "/"
 
+Tensors = tuple[Tensor, ...] | list[Tensor]
+
 
 @dataclass
 class Sums:
-    """Of the steps since it was emptied, over all images."""
+    """Sums over the images of several steps.
+
+    Args:
+        images: number of images.
+        loss: sum of their losses.
+        drawing: part of it that is the reconstruction's.
+        right: images whose labels are the most active classes.
+    """
 
     images: int = 0
     loss: float = 0.0
@@ -28,14 +38,14 @@ class Sums:
     right: int = 0
 
     def add(self, other: Sums) -> None:
-        """Count a step in."""
+        """Add the sums of other steps."""
         self.images += other.images
         self.loss += other.loss
         self.drawing += other.drawing
         self.right += other.right
 
     def means(self, prefix: str = "") -> dict[str, float]:
-        """Loss and accuracy an image."""
+        """Mean loss per image, accuracy and, with a decoder, mean reconstruction loss, each name with a prefix."""
         count = max(1, self.images)
         means = {f"{prefix}loss": self.loss / count, f"{prefix}accuracy": self.right / count}
         return means | ({f"{prefix}drawing": self.drawing / count} if self.drawing else {})
@@ -43,18 +53,18 @@ class Sums:
 
 @dataclass
 class Counters:
-    """The state that is no tensor.
+    """The part of the state that is not tensors.
 
     Args:
-        step: steps done.
-        evaluated: the step of the last validation; -1 before the first.
-        best_step: the step whose weights did best in validation; -1 before the first.
-        best: their accuracy and, to tell equal ones apart, the negative of their loss.
-        window: sums since the last row of a log.
+        step: number of steps done.
+        evaluated: step of the last validation; -1 before the first.
+        best_step: step of the best validation; -1 before the first.
+        best: accuracy of the best validation and, to decide between equal ones, its negative loss.
+        window: sums since the last row ``step`` of the metrics.
         epoch: sums since the last validation.
-        scale: what the loss is multiplied by under fp16.
-        good_steps: since the scale changed.
-        metrics_bytes: length of metrics.jsonl.
+        scale: factor of the loss under fp16.
+        good_steps: steps since the scale changed.
+        metrics_bytes: length of ``metrics.jsonl`` in bytes.
     """
 
     step: int = 0
@@ -68,12 +78,12 @@ class Counters:
     metrics_bytes: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Counters by name, for JSON."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Counters:
-        """Back from JSON."""
+        """Counters from what :meth:`as_dict` gave."""
         best = values["best"]
         return cls(
             **{
@@ -85,42 +95,48 @@ class Counters:
         )
 
 
-class Average:
-    """A running average of a network's weights and statistics.
+def create_average(network: Network, decay: float) -> AveragedModel:
+    """Exponential moving average of a network's weights and buffers, beginning with its present ones.
 
     Args:
-        network: whose.
-        decay: share of the old.
+        network: network to average.
+        decay: share of the old average that each update keeps.
     """
+    ema = get_ema_multi_avg_fn(decay)
 
-    def __init__(self, network: Network, decay: float) -> None:
-        self.decay = decay
-        self.values = {name: value.detach().clone() for name, value in network.state_dict().items()}
+    def update(averages: Tensors, values: Tensors, updates: Tensor | int) -> None:
+        if averages[0].is_floating_point():
+            ema(averages, values, updates)
+        else:  # batch norm's numbers of batches: a mean of them would be no count
+            for average, value in zip(averages, values, strict=True):
+                average.copy_(value)
 
-    @torch.no_grad()
-    def update(self, network: Network) -> None:
-        """Take one more step's weights in; counts are copied."""
-        for name, value in network.state_dict().items():
-            if value.is_floating_point():
-                self.values[name].lerp_(value, 1 - self.decay)
-            else:
-                self.values[name].copy_(value)
+    averaged = AveragedModel(network, multi_avg_fn=update, use_buffers=True)
+    averaged.n_averaged.fill_(1)  # the first weights count: the first update would replace them otherwise
+    return averaged
 
 
 @dataclass
 class State:
-    """Weights, their average if there is one, the optimiser, and the counters."""
+    """State of a training.
+
+    Args:
+        network: network that is trained.
+        optimiser: its optimiser.
+        average: moving average of the weights; None without ``train.ema``.
+        counters: everything that is not tensors.
+    """
 
     network: Network
     optimiser: torch.optim.Optimizer
-    average: Average | None
+    average: AveragedModel | None
     counters: Counters
 
     def tensors(self) -> dict[str, Tensor]:
-        """All tensors by name, copied to the CPU."""
+        """All tensors by name, copied to the CPU: ``network/…``, ``average/…`` and ``optimiser/…``."""
         named = {f"network{_SEPARATOR}{name}": value for name, value in self.network.state_dict().items()}
         if self.average is not None:
-            named |= {f"average{_SEPARATOR}{name}": value for name, value in self.average.values.items()}
+            named |= {f"average{_SEPARATOR}{name}": value for name, value in self.average.module.state_dict().items()}
         for name, parameter in self.network.named_parameters():
             for key, value in self.optimiser.state.get(parameter, {}).items():
                 if isinstance(value, Tensor):
@@ -129,25 +145,29 @@ class State:
 
     @torch.no_grad()
     def restore(self, tensors: Mapping[str, Tensor], counters: Counters) -> None:
-        """Go back to a saved state; memory formats stay as they are, so that results are the same to the bit."""
+        """Restore a saved state in place: memory formats stay as they are, so that results are exact to the bit.
+
+        Args:
+            tensors: what :meth:`tensors` gave.
+            counters: counters of the saved state.
+        """
         self.network.load_state_dict(_part(tensors, "network"))
         if self.average is not None:
-            for name, value in _part(tensors, "average").items():
-                self.average.values[name].copy_(value)
-        memory = _part(tensors, "optimiser")
+            self.average.module.load_state_dict(_part(tensors, "average"))
+        saved = _part(tensors, "optimiser")
         for name, parameter in self.network.named_parameters():
-            own = _part(memory, name)
+            own = _part(saved, name)
             if own:
                 self.optimiser.state[parameter] = {key: _like(parameter, key, value) for key, value in own.items()}
         self.counters = counters
 
     def evaluated_weights(self) -> Mapping[str, Tensor]:
-        """The weights that count: the average if there is one."""
-        return self.network.state_dict() if self.average is None else self.average.values
+        """Weights to evaluate and to keep: the average if there is one."""
+        return (self.network if self.average is None else self.average.module).state_dict()
 
 
 def evaluated_part(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights that count, out of a checkpoint's tensors."""
+    """Weights to evaluate and to keep, from the tensors of a checkpoint."""
     return _part(tensors, "average") or _part(tensors, "network")
 
 
@@ -157,7 +177,7 @@ def _part(tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
 
 
 def _like(parameter: Tensor, key: str, value: Tensor) -> Tensor:
-    """A tensor of the optimiser's memory, laid out as the optimiser lays it out itself."""
-    if key == "step":  # PyTorch keeps it on the CPU
+    """A tensor of the optimiser's state, in the memory format that the optimiser itself gives it."""
+    if key == "step":  # PyTorch keeps the step on the CPU
         return value.clone()
     return torch.empty_like(parameter, dtype=value.dtype).copy_(value)

@@ -1,4 +1,4 @@
-"""One step of training: forward, backward, a look at whether the numbers are finite, and only then the update."""
+"""One training step: forward, backward, check that loss and gradient are finite, and only then the update."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.nn.parallel import DistributedDataParallel
 
 from paircaps.data import Batch
@@ -19,15 +20,15 @@ from paircaps.training.state import State, Sums
 
 _HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 FIRST_SCALE, LEAST_SCALE, GROW_AFTER = 2.0**16, 2.0**-10, 2000
-"""Of the loss under fp16: halved when gradients overflow, doubled after so many steps that went well."""
+"""First and highest scale of the loss under fp16, the lowest one, and the steps without overflow before it doubles."""
 
 
-class NotFinite(Exception):  # noqa: N818 (it is caught and told in words)
-    """A loss or gradient that is infinite or no number at all; weights are as they were before the step.
+class NotFinite(Exception):  # noqa: N818 (the loop turns it into a TrainingError)
+    """Error of a step whose loss or gradient is not finite; the weights are as they were before the step.
 
     Args:
-        loss: an image, over all processes.
-        gradient: its length.
+        loss: mean loss per image, over all processes.
+        gradient: norm of the gradient.
     """
 
     def __init__(self, loss: float, gradient: float) -> None:
@@ -37,15 +38,15 @@ class NotFinite(Exception):  # noqa: N818 (it is caught and told in words)
 
 
 class Stepper:
-    """Takes steps.
+    """Takes training steps.
 
     Args:
-        recipe: with precision, accumulation, clipping.
-        objective: what to train for.
-        state: that the steps change.
-        processes: that take each step together.
-        device: to compute on.
-        memory_format: of images.
+        recipe: for precision, accumulation and clipping.
+        objective: network and loss.
+        state: state of the training, which every step changes; if it was restored, restored before this.
+        processes: all processes, which take each step together.
+        device: where to compute.
+        memory_format: of the images.
     """
 
     def __init__(
@@ -62,48 +63,56 @@ class Stepper:
         self.parameters = [p for p in objective.parameters() if p.requires_grad]
         module: Any = torch.compile(objective) if recipe.train.compile else objective
         self.module: nn.Module = processes.wrap(module, device)
-        if recipe.train.precision == "fp16" and state.counters.step == 0:
-            state.counters.scale = FIRST_SCALE
+        self.scaler = self._create_scaler()
 
     def __call__(self, batch: Batch, images: int, lr: float, stop: int = 0) -> tuple[Sums, float, int]:
         """Take a step.
 
         Args:
-            batch: this process's share of the images.
-            images: how many all processes have.
+            batch: share of this process in the images of the step.
+            images: number of images of the step in all processes.
             lr: learning rate.
-            stop: a signal that this process was sent, or 0.
+            stop: number of the signal that this process received; 0 for none.
 
         Returns:
-            what it came to over all processes, the length of the gradient, and the signal that any was sent, or 0.
+            Sums over all images of the step, the norm of the gradient, and the number of the signal that any process
+            received, 0 for none.
 
         Raises:
-            NotFinite: before the update.
+            NotFinite: before the update, if the loss or the gradient is not finite.
         """
         self.objective.train()
         self.state.optimiser.zero_grad()
         loss, drawing, right = self.forward_backward(batch, images)
         loss, drawing, right, sent = self.processes.sum([loss, drawing, right, float(stop > 0)])
-        gradient = self.gradient_length()
+        gradient = self.gradient_norm()
         if self._update(loss, gradient, images, lr) and self.state.average is not None:
-            self.state.average.update(self.objective.network)
-        signal = (stop or signal_number.SIGTERM) if sent else 0  # another process was sent it: its start ends too
+            self.state.average.update_parameters(self.objective.network)
+        signal = (stop or signal_number.SIGTERM) if sent else 0  # a signal to one process stops all of them
         return Sums(images, loss, drawing, round(right)), gradient, signal
 
     def forward_backward(self, batch: Batch, images: int) -> tuple[float, float, float]:
-        """The sums of loss, of its drawing part, and of images that are right, over this process's share."""
+        """Compute gradients, in ``train.accumulate`` parts.
+
+        Args:
+            batch: share of this process in the images of the step.
+            images: number of images of the step in all processes.
+
+        Returns:
+            Sums over the share of this process: loss, the reconstruction's part of it, images that are right.
+        """
         count = self.recipe.train.accumulate
         tensors = batch.images, batch.targets, batch.reconstruction_target
         parts = list(zip(*(tensor.tensor_split(count) for tensor in tensors), strict=True))
         if self.processes.world_size == 1:
             parts = [part for part in parts if len(part[0])]
-        # gradients are averaged over processes, and each has but its share of the sum
-        factor = self.state.counters.scale * self.processes.world_size / images
+        # mean over all images: gradients are averaged over the processes, each of which sums over its own share
+        factor = self.processes.world_size / images
         totals: list[Tensor] = []
         for number, part in enumerate(parts, 1):
             with self._no_sync(number < len(parts)), self._autocast():
                 outcome = self.module(*self._to_device(part))
-                (outcome.loss * factor).backward()
+                self.scaler.scale(outcome.loss * factor).backward()
             totals.append(torch.stack([value.detach().float() for value in outcome]))
         loss, drawing, right = torch.stack(totals).cpu().double().sum(0).tolist()
         return loss, drawing, right
@@ -121,29 +130,56 @@ class Stepper:
             return self.module.no_sync()
         return contextlib.nullcontext()
 
-    def gradient_length(self) -> float:
-        """Of all weights together, with the scale of fp16 taken out."""
-        gradients = [p.grad for p in self.parameters if p.grad is not None]
-        return float(nn.utils.get_total_norm(gradients)) / self.state.counters.scale
+    def gradient_norm(self) -> float:
+        """Divide the gradients by the scale of fp16, and return their norm over all weights together."""
+        self.scaler.unscale_(self.state.optimiser)
+        return float(nn.utils.get_total_norm(self._gradients()))
+
+    def _gradients(self) -> list[Tensor]:
+        return [p.grad for p in self.parameters if p.grad is not None]
 
     def _update(self, loss: float, gradient: float, images: int, lr: float) -> bool:
-        """Change the weights; under fp16 an overflow lowers the scale instead. Whether they were changed."""
-        counters, clip = self.state.counters, self.recipe.optimiser.clip_norm
-        half = self.recipe.train.precision == "fp16"
-        if not math.isfinite(loss) or not math.isfinite(gradient):
-            if half and math.isfinite(loss) and counters.scale > LEAST_SCALE:
-                counters.scale, counters.good_steps = counters.scale / 2, 0
-                return False
+        """Change the weights, or under fp16 lower the scale if gradients overflowed; True if the weights changed."""
+        optimiser, finite = self.state.optimiser, math.isfinite(loss) and math.isfinite(gradient)
+        if not finite and not (math.isfinite(loss) and self._overflowed()):
             raise NotFinite(loss / images, gradient)
-        factor = min(1.0, clip / (gradient + 1e-12)) if clip else 1.0
-        if factor / counters.scale != 1.0:
-            for parameter in self.parameters:
-                if parameter.grad is not None:
-                    parameter.grad.mul_(factor / counters.scale)
-        for group in self.state.optimiser.param_groups:
-            group["lr"] = lr
-        self.state.optimiser.step()
-        counters.good_steps += 1
-        if half and counters.good_steps >= GROW_AFTER:
-            counters.scale, counters.good_steps = min(counters.scale * 2, FIRST_SCALE), 0
-        return True
+        if finite:
+            self._clip(gradient)
+            for group in optimiser.param_groups:
+                group["lr"] = lr
+            self.scaler.step(optimiser)
+        self._update_scale()
+        return finite
+
+    def _clip(self, gradient: float) -> None:
+        """Shorten the gradients, whose norm is given, to ``optimiser.clip_norm``."""
+        longest = self.recipe.optimiser.clip_norm
+        if longest and gradient + 1e-12 > longest:
+            for values in self._gradients():
+                values.mul_(longest / (gradient + 1e-12))
+
+    # --- the scale of the loss under fp16 ------------------------------------------------------------------------
+
+    def _create_scaler(self) -> GradScaler:
+        """The scaler at the scale of the checkpoint; it does nothing in other precisions than fp16."""
+        counters, half = self.state.counters, self.recipe.train.precision == "fp16"
+        scaler = GradScaler(self.device.type, FIRST_SCALE, growth_interval=GROW_AFTER, enabled=half)
+        if half and counters.step == 0:
+            counters.scale = FIRST_SCALE
+        scaler.load_state_dict({**scaler.state_dict(), "scale": counters.scale, "_growth_tracker": counters.good_steps})
+        return scaler
+
+    def _overflowed(self) -> bool:
+        """True if a gradient is not finite and a lower scale may help."""
+        may_help = self.scaler.is_enabled() and self.scaler.get_scale() > LEAST_SCALE
+        return may_help and not all(bool(values.isfinite().all()) for values in self._gradients())
+
+    def _update_scale(self) -> None:
+        """Halve the scale after an overflow, double it after many steps without one, and note it for checkpoints."""
+        if not self.scaler.is_enabled():
+            return
+        self.scaler.update()
+        if self.scaler.get_scale() > FIRST_SCALE:
+            self.scaler.update(FIRST_SCALE)
+        saved = self.scaler.state_dict()
+        self.state.counters.scale, self.state.counters.good_steps = saved["scale"], saved["_growth_tracker"]
