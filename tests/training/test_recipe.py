@@ -6,7 +6,15 @@ from paircaps.data import load_dataset
 from paircaps.errors import RecipeError
 from paircaps.models import count_parameters, create_model
 from paircaps.training.recipe import Recipe, Run, Train, options_of
-from paircaps.training.recipe_io import KEYS, SECTIONS, differences, parse_toml, recipe_from_tree, to_toml
+from paircaps.training.recipe_io import (
+    KEYS,
+    SECTIONS,
+    differences,
+    parse_setting,
+    parse_toml,
+    recipe_from_tree,
+    to_toml,
+)
 from paircaps.training.recipes import list_recipes, load_recipe
 
 
@@ -20,7 +28,7 @@ def test_every_shipped_recipe_is_whole_and_survives_its_own_text(name):
 def test_every_shipped_recipe_begins_with_the_command_that_runs_it(name):
     from importlib import resources
 
-    first = (resources.files("paircaps.paper") / "recipes" / f"{name}.toml").read_text().splitlines()[0]
+    first = (resources.files("paircaps.training.recipes") / f"{name}.toml").read_text().splitlines()[0]
     assert first == "# paircaps demo" if name == "demo" else first.startswith(f"# paircaps train {name} --out runs/")
 
 
@@ -201,3 +209,31 @@ def test_defaults_are_a_recipe():
     assert isinstance(Recipe(), Recipe)
     assert Run().checkpoint_every == 500
     assert load_dataset(Recipe().data.name, "test").classes
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("train.epochs=3", {"train": {"epochs": 3}}),
+        ("loss.name=margin", {"loss": {"name": "margin"}}),
+        ("augment.scale=(0.8, 1.2)", {"augment": {"scale": [0.8, 1.2]}}),
+        ("augment.flip=True", {"augment": {"flip": True}}),
+        ("data.limit=None", {"data": {"limit": None}}),
+        ("model.options.blocks=[4, 4]", {"model": {"options": {"blocks": [4, 4]}}}),
+    ],
+)
+def test_a_setting_is_a_tree(text, tree):
+    assert parse_setting(text) == tree
+    load_recipe("glyphs", tree)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("train.epochs", "must be SECTION.KEY=VALUE, got 'train.epochs'"),
+        ("train.epoch=3", "unknown key 'train.epoch'; did you mean 'train.epochs'"),
+    ],
+)
+def test_a_setting_of_another_form_is_refused(text, complaint):
+    with pytest.raises(RecipeError, match=complaint):
+        parse_setting(text)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import math
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from paircaps._utils.key_value import parse_key_value
 from paircaps.cli.names import DATASETS
 from paircaps.cli.parser import suggest
 
@@ -36,15 +36,13 @@ def add_option(parser: argparse.ArgumentParser, what: str, reserved: Collection[
     """
 
     def parse(text: str) -> tuple[str, object]:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise argparse.ArgumentTypeError(f"must be KEY=VALUE, got {text!r}")
+        try:
+            key, value = parse_key_value(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
         if key in reserved:
             raise argparse.ArgumentTypeError(f"{key} is no option {what.split(',')[0]}; it has an argument of its own")
-        try:
-            return key, ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            return key, value  # text needs no quotes
+        return key, value
 
     help_text = f"option {what}; may be given several times"
     parser.add_argument("--option", action="append", default=[], type=parse, metavar="KEY=VALUE", help=help_text)

@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from paircaps._utils.key_value import parse_key_value
 from paircaps.errors import RecipeError
 from paircaps.training.recipe import NULL, Recipe
 
@@ -196,23 +197,21 @@ def changed_values(old: Recipe, new: Recipe) -> dict[str, tuple[str, str]]:
 
 
 def parse_setting(text: str) -> RecipeTree:
-    """``section.key=value``, the value as TOML or plain text, as a tree.
+    """Parse ``section.key=value`` into a tree; :mod:`paircaps._utils.key_value` has the grammar of values.
 
     Raises:
-        RecipeError: if it is none, or no recipe has such a key.
+        RecipeError: if the text has another form, or no recipe has such a key.
     """
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise RecipeError(f"must be SECTION.KEY=VALUE, got {text!r}")
-    parts = name.strip().split(".")
-    require_key(".".join(parts[:2]))
     try:
-        content: Any = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        content = value  # text needs no quotes
+        key, value = parse_key_value(text, "SECTION.KEY=VALUE")
+    except ValueError as error:
+        raise RecipeError(str(error)) from None
+    parts = key.split(".")
+    require_key(".".join(parts[:2]))
+    tree: Any = list(value) if isinstance(value, tuple) else value  # TOML, in which recipes are kept, has no tuples
     for part in reversed(parts):
-        content = {part: content}
-    return content
+        tree = {part: tree}
+    return tree
 
 
 def _values(recipe: Recipe) -> Iterator[tuple[str, object]]:
