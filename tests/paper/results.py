@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from paircaps.paper.experiments import experiments
-from paircaps.paper.plan import Choice, all_sources, run_folder, run_recipe
+from paircaps.paper.plan import Choice, candidate_data, run_folder, run_recipe
 from paircaps.paper.training_length import Budget
 from paircaps.training.recipe_io import to_toml
 
@@ -20,8 +20,10 @@ def finished(out, name, data, variant, seed, accuracy, *, choice=SHORT, train_ac
     """Write the folder of a finished training; its weights are not there."""
     experiment = experiments()[name]
     network = variant_of(experiment, variant)
-    source = next(source for study in experiment.studies for source in all_sources(study) if source.data == data)
-    recipe = run_recipe(experiment, source, network, seed, choice)
+    study_data = next(
+        study_data for study in experiment.studies for study_data in candidate_data(study) if study_data.dataset == data
+    )
+    recipe = run_recipe(experiment, study_data, network, seed, choice)
     folder = run_folder(Path(out), experiment, data, network, seed)
     folder.path.mkdir(parents=True)
     rows = [

@@ -4,7 +4,7 @@ import pytest
 
 from paircaps.paper.experiments import experiments
 from paircaps.paper.network_size import count_multiplications, known_multiplications, noise_images, parameters_of
-from paircaps.paper.plan import Choice, all_sources, run_recipe
+from paircaps.paper.plan import Choice, candidate_data, run_recipe
 from paircaps.training.recipes import load_recipe
 
 TRAINED = [experiment for experiment in experiments().values() if experiment.kind != "times"]
@@ -40,9 +40,9 @@ def test_multiplications_by_hand():
 def test_the_file_has_the_multiplications_of_every_network(experiment):
     counts = {}
     for study in experiment.studies:
-        for source in all_sources(study):  # a stand-in has images of the same shape
+        for study_data in candidate_data(study):  # a stand-in has images of the same shape
             for variant in experiment.variants:
-                recipe = run_recipe(experiment, source, variant, 0, Choice())
+                recipe = run_recipe(experiment, study_data, variant, 0, Choice())
                 counts.setdefault(study.recipe, {}).setdefault(variant.name, set()).add(count_multiplications(recipe))
     known = {name: {key: {count} for key, count in known_multiplications()[name].items()} for name in counts}
     assert counts == known, "write them into multiplications.toml"

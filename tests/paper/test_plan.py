@@ -10,7 +10,7 @@ from paircaps.models import create_model
 from paircaps.paper import plan, step_times
 from paircaps.paper.experiments import experiments, find_experiments
 from paircaps.paper.network_size import known_multiplications
-from paircaps.paper.plan import Choice, plan_runs, run_recipe, source_here
+from paircaps.paper.plan import Choice, available_data, plan_runs, run_recipe
 from paircaps.paper.time_estimate import TimeEstimate
 from paircaps.paper.training_length import Budget
 from paircaps.training.recipe_io import differences
@@ -41,23 +41,23 @@ def here(monkeypatch):
 )
 def test_the_best_data_that_is_here(here, names, data, is_stand_in):
     here(*names)
-    source = source_here(PAPER["table3"].studies[0])
-    assert (source.data, source.is_stand_in, source.missing) == (data, is_stand_in, "")
+    study_data = available_data(PAPER["table3"].studies[0])
+    assert (study_data.dataset, study_data.is_stand_in, study_data.missing) == (data, is_stand_in, "")
 
 
 def test_what_is_missing_is_told(here):
     here("mnist")
-    source = source_here(PAPER["table6"].studies[0])
-    assert source.missing == "smallnorb is not here (paircaps data get smallnorb)"
+    study_data = available_data(PAPER["table6"].studies[0])
+    assert study_data.missing == "smallnorb is not here (paircaps data get smallnorb)"
     assert plan_runs([PAPER["table6"]], Choice(), Path("out")) == []
 
 
 def test_a_stand_in_that_is_named_is_taken(here):
     here("mnist")
     (run,) = plan_runs([PAPER["table3"]], Choice(seeds=1, data=("affine-glyphs",), variants=("fm",)), Path("out"))
-    assert run.source.data == run.recipe.data.test == "affine-glyphs"
+    assert run.study_data.dataset == run.recipe.data.test == "affine-glyphs"
     (run,) = plan_runs([PAPER["table3"]], Choice(seeds=1, data=("affnist",), variants=("fm",)), Path("out"))
-    assert run.source.data == "affine-mnist", "the best there is, for the paper's own name"
+    assert run.study_data.dataset == "affine-mnist", "the best there is, for the paper's own name"
 
 
 def test_all_networks_of_a_seed_come_before_the_next_seed(here):
@@ -72,15 +72,15 @@ def test_all_networks_of_a_seed_come_before_the_next_seed(here):
 def test_a_choice_of_data_and_networks(here):
     here("fashion-mnist", "cifar10")
     runs = plan_runs([PAPER["table2"]], Choice(seeds=1, data=("cifar10",), variants=("fm", "pool")), Path("out"))
-    assert [(run.source.data, run.variant.name) for run in runs] == [("cifar10", "fm"), ("cifar10", "pool")]
+    assert [(run.study_data.dataset, run.variant.name) for run in runs] == [("cifar10", "fm"), ("cifar10", "pool")]
 
 
 @pytest.mark.parametrize("experiment", PAPER.values(), ids=list(PAPER))
 def test_networks_of_a_comparison_differ_in_nothing_else(experiment):
     for study in experiment.studies:
-        source = source_here(study)
+        study_data = available_data(study)
         first, *others = (
-            run_recipe(experiment, source, variant, 1, Choice(Budget(epochs=3), short=True))
+            run_recipe(experiment, study_data, variant, 1, Choice(Budget(epochs=3), short=True))
             for variant in experiment.variants
         )
         for other in others:
@@ -91,7 +91,7 @@ def test_networks_of_a_comparison_differ_in_nothing_else(experiment):
 def test_short_settings_change_the_schedule_and_never_mirror_house_numbers():
     table2 = PAPER["table2"]
     for study in table2.studies:
-        recipe = run_recipe(table2, source_here(study), table2.variants[0], 0, Choice(short=True))
+        recipe = run_recipe(table2, available_data(study), table2.variants[0], 0, Choice(short=True))
         assert recipe.schedule.name == "one-cycle"
         assert recipe.optimiser.lr == 0.1
         assert recipe.evaluate.mirror is (study.data != "svhn")
@@ -101,7 +101,7 @@ def test_bounded_activations_have_the_margin_loss():
     # under cross entropy, activations in 0..1 cannot say more than e / (e + 9) = 23 % of one class in ten
     table2 = PAPER["table2"]
     losses = {
-        variant.name: run_recipe(table2, source_here(table2.studies[0]), variant, 0, Choice()).loss.name
+        variant.name: run_recipe(table2, available_data(table2.studies[0]), variant, 0, Choice()).loss.name
         for variant in table2.variants
     }
     bounded = {"dynamic", "em"}
@@ -112,7 +112,7 @@ def test_bounded_activations_have_the_margin_loss():
 def test_the_pooling_twin_takes_the_options_of_its_capsules():
     table6 = PAPER["table6"]
     pool = next(variant for variant in table6.variants if variant.pooled)
-    recipe = run_recipe(table6, source_here(table6.studies[0]), pool, 0, Choice())
+    recipe = run_recipe(table6, available_data(table6.studies[0]), pool, 0, Choice())
     assert recipe.model.name == "resnet-pool-small"
     create_model(recipe.model.name, 5, 1, 32, **recipe.model.options)
 

@@ -21,7 +21,7 @@ def cell_of(out):
 def test_a_finished_training(tmp_path):
     folder = finished(tmp_path, "table3", "affine-mnist", "fm", 2, 0.91, train_accuracy=0.97)
     record = read_record(folder.path)
-    assert (record.seed, record.measure("test"), record.measure("train")) == (2, 0.91, 0.97)
+    assert (record.seed, record.accuracy("test"), record.accuracy("train")) == (2, 0.91, 0.97)
     assert record.machine["commit"] == "abc1234"
 
 
@@ -93,7 +93,7 @@ def test_accuracy_in_training_is_that_of_a_whole_epoch(tmp_path):
     rows = folder.metrics.read_text().splitlines()
     rows.insert(-1, json.dumps({"kind": "epoch", "step": 201, "epoch": 2.01, "train_accuracy": 1.0}))
     folder.metrics.write_text("\n".join(rows))
-    assert read_record(folder.path).measure("train") == 0.97
+    assert read_record(folder.path).accuracy("train") == 0.97
 
 
 def test_a_good_result_has_no_note(tmp_path):
@@ -130,7 +130,7 @@ def test_seeds_come_in_order_and_the_paper_s_data_first(tmp_path):
     assert cell.is_stand_in
     finished(tmp_path, "table3", "affnist", "fm", 0, 0.8)
     assert not cell_of(tmp_path).is_stand_in
-    assert cell_of(tmp_path).records[0].measure("test") == 0.8
+    assert cell_of(tmp_path).records[0].accuracy("test") == 0.8
 
 
 def test_why_there_is_nothing(tmp_path):

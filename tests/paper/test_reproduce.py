@@ -15,7 +15,7 @@ from paircaps.paper.experiments import find_experiments
 from paircaps.paper.plan import Choice
 from paircaps.paper.records import NOT_RUN, read_record
 from paircaps.paper.report import write_report
-from paircaps.paper.reproduce import reproduce, require_known
+from paircaps.paper.reproduce import reproduce, require_known_choice
 from paircaps.paper.time_estimate import TimeEstimate
 from paircaps.paper.training_length import Budget, total_steps
 from paircaps.training.loop import Training, TrainingResult
@@ -238,8 +238,8 @@ def test_trainings_of_shipped_settings_tell_the_listing_their_speed(make, monkey
 
 def test_what_another_process_has_begun_meanwhile_must_be_the_same(make, tmp_path, monkeypatch):
     # settings are looked at before the first training; the last one may begin hours later
-    real = room._require_same
-    monkeypatch.setattr(room, "_require_same", lambda runs: None if len(runs) > 1 else real(runs))
+    real = room._require_same_settings
+    monkeypatch.setattr(room, "_require_same_settings", lambda runs: None if len(runs) > 1 else real(runs))
     finished(tmp_path, "table3", "affine-glyphs", "fm", 1, 0.9, choice=replace(TINY, budget=Budget(epochs=5)))
     _, outcome = make("table3", choice=replace(TINY, seeds=2))
     assert outcome.done == 0
@@ -324,13 +324,13 @@ def test_an_experiment_without_the_network_is_left_out(make, tmp_path):
 
 def test_a_choice_of_nothing_is_refused():
     table2 = find_experiments(["table2"])
-    require_known(table2, Choice(data=("cifar10",), variants=("pool",)))
+    require_known_choice(table2, Choice(data=("cifar10",), variants=("pool",)))
     with pytest.raises(RecipeError, match="--data: no 'mnist' in these experiments; there is cifar10, fashion-mnist"):
-        require_known(table2, Choice(data=("mnist",)))
+        require_known_choice(table2, Choice(data=("mnist",)))
     with pytest.raises(RecipeError, match=r"--only: no 'fm-runs' in .*; there is dynamic, em, fm, fm-whole, pool"):
-        require_known(table2, Choice(variants=("fm-runs",)))
+        require_known_choice(table2, Choice(variants=("fm-runs",)))
     with pytest.raises(RecipeError, match=r"--set: data\.folder is not for this: .* named in \$PAIRCAPS_DATA"):
-        require_known(table2, Choice(changes={"data": {"folder": "/tmp"}}))
+        require_known_choice(table2, Choice(changes={"data": {"folder": "/tmp"}}))
 
 
 def test_made_up_results_are_like_real_ones(make, tmp_path):

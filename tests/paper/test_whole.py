@@ -2,7 +2,7 @@
 
 from paircaps.cli import main
 from paircaps.paper.experiments import find_experiments
-from paircaps.paper.plan import source_here
+from paircaps.paper.plan import available_data
 from paircaps.paper.records import read_cell
 from paircaps.paper.report.sections import section_of
 
@@ -19,12 +19,12 @@ def test_reproduce_all(tmp_path, capsys):
             if experiment.kind == "times":
                 assert (out / "runs" / experiment.name / study.data / "metrics.jsonl").is_file()
                 continue
-            source = source_here(study)
+            study_data = available_data(study)
             for variant in experiment.variants:
                 cell = read_cell(out, experiment, study, variant)
-                assert len(cell.records) == (0 if source.missing else 1)
-                assert cell.reason == source.missing, "what is not there has its reason"
-            assert not source.missing or f"no data: {experiment.name}: {source.missing}" in said
+                assert len(cell.records) == (0 if study_data.missing else 1)
+                assert cell.reason == study_data.missing, "what is not there has its reason"
+            assert not study_data.missing or f"no data: {experiment.name}: {study_data.missing}" in said
     text = (out / "report.md").read_text()
     for experiment in EXPERIMENTS.values():
         assert f"## {experiment.title}: " in text

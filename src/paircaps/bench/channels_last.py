@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from paircaps._utils.machine import describe_machine, machine_line
-from paircaps.bench.timing import Say, interleaved, silent
+from paircaps._utils.words import Say
+from paircaps.bench.timing import interleaved, silent
 from paircaps.bench.train_step import TrainStep, train_step
 from paircaps.data import Loader
 from paircaps.training.assemble import build_objective

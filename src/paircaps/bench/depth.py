@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from paircaps._utils.machine import describe_machine, machine_line
-from paircaps.bench.timing import Say, silent
+from paircaps._utils.words import Say
+from paircaps.bench.timing import silent
 from paircaps.bench.toy_task import measure_accuracy, segment_digits, train, update_batch_norm
 from paircaps.data import load_dataset
 from paircaps.errors import RecipeError

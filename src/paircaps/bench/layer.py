@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from paircaps._utils.machine import describe_machine, machine_line
+from paircaps._utils.words import Say
 from paircaps.bench.goals import Goal, goals_as_markdown
 from paircaps.bench.memory import as_size
 from paircaps.bench.peak import can_measure, layer_job, measure_peaks
@@ -23,7 +24,7 @@ from paircaps.bench.shapes import (
     registered_shapes,
     training,
 )
-from paircaps.bench.timing import Say, Timing, interleaved, ratio, repeats_within, silent
+from paircaps.bench.timing import Timing, interleaved, ratio, repeats_within, silent
 from paircaps.models import create_model
 
 BATCH = 128

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from paircaps._utils.machine import describe_machine, machine_line
+from paircaps._utils.words import Say
 from paircaps.bench.memory import as_size, available_memory
 from paircaps.bench.peak import can_measure, layer_job, measure_peaks
 from paircaps.bench.shapes import FULL, LayerShape, inference, training
-from paircaps.bench.timing import Say, interleaved, repeats_within, silent
+from paircaps.bench.timing import interleaved, repeats_within, silent
 
 BATCH = 128
 CHILDREN = (64, 256, 1024, 2048, 4096, 16_384, 65_536)

@@ -15,8 +15,9 @@ from typing import Any
 import torch
 
 from paircaps._utils.machine import describe_machine, machine_line
+from paircaps._utils.words import Say
 from paircaps.bench.goals import Goal, goals_as_markdown
-from paircaps.bench.timing import Say, interleaved, silent
+from paircaps.bench.timing import interleaved, silent
 from paircaps.model_files import find_models, save_model
 from paircaps.network import Network, NetworkSpec, Preparation
 

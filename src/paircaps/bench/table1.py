@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from paircaps._utils.machine import describe_machine, machine_line
+from paircaps._utils.words import Say
 from paircaps.bench.goals import Goal, goals_as_markdown
 from paircaps.bench.profile import as_markdown as profile_as_markdown
 from paircaps.bench.profile import profile_operators
 from paircaps.bench.shapes import inference
-from paircaps.bench.timing import Say, Timing, interleaved, ratio, repeats_within, silent
+from paircaps.bench.timing import Timing, interleaved, ratio, repeats_within, silent
 from paircaps.models import CapsNet, create_model
 
 BATCH = 128

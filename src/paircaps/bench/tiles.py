@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from paircaps._utils.machine import describe_machine, machine_line
+from paircaps._utils.words import Say
 from paircaps.bench.memory import as_size
 from paircaps.bench.shapes import FULL, LayerShape, inference, training
-from paircaps.bench.timing import Say, interleaved, ratio, silent
+from paircaps.bench.timing import interleaved, ratio, silent
 
 BATCH = 128
 TILES = (4, 8, 16, 32, 48, 64, 128)

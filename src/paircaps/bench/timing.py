@@ -11,10 +11,6 @@ LEAST_REPEATS = 5
 MOST_REPEATS = 41
 
 
-Say = Callable[[str], object]
-"""Told what is measured now."""
-
-
 def silent(what: str) -> None:
     """Say nothing."""
 

@@ -10,7 +10,7 @@ from paircaps.errors import RecipeError
 from paircaps.paper.experiments import ALL, experiments, find_experiments
 from paircaps.paper.plan import RUNS, Choice, describe_experiments
 from paircaps.paper.report import write_report
-from paircaps.paper.reproduce import ReproduceSummary, reproduce, require_known
+from paircaps.paper.reproduce import ReproduceSummary, reproduce, require_known_choice
 from paircaps.paper.training_length import Budget
 from paircaps.training.recipe_io import RecipeTree, merge, parse_setting
 
@@ -37,7 +37,7 @@ def run_reproduce(options: argparse.Namespace) -> int:
         variants=tuple(options.only),
         changes=_changes(options.set),
     )
-    require_known(wanted, choice)
+    require_known_choice(wanted, choice)
     outcome = reproduce(wanted, options.out, choice, hours=options.hours, say=_say, quiet=options.quiet)
     if (options.out / RUNS).is_dir():
         _print_files(write_report(options.out))

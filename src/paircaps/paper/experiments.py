@@ -1,4 +1,4 @@
-"""The paper's tables and figures as data: what it reports of each, and which trainings make it again."""
+"""The paper's tables and figures as data, read from ``paper.toml``: its numbers, and the trainings that make them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from paircaps._utils.registry import unknown_name
 from paircaps.errors import RecipeError
 
 ALL = "all"
-_ALSO = {"table4": "table3"}
-"""Table 4 shows pictures of Table 3's networks."""
+"""Name that stands for every experiment of the paper."""
+
+_ALIASES = {"table4": "table3"}
+"""Other names of experiments: Table 4 shows pictures of Table 3's networks."""
 
 
 @dataclass(frozen=True)
-class Quoted:
+class PaperNumber:
     """A number that the paper prints.
 
     Args:
-        mean: as printed.
-        deviation: over seeds; None where it prints none.
+        mean: mean over seeds, as printed.
+        deviation: standard deviation over seeds; None where the paper prints none.
     """
 
     mean: float
@@ -32,12 +34,12 @@ class Quoted:
 
 @dataclass(frozen=True)
 class Variant:
-    """A network of a comparison.
+    """One of the networks that an experiment compares.
 
     Args:
-        name: short, and the name of its folder.
-        title: for people.
-        set: what it changes of a recipe.
+        name: short name, for the command line and for folders.
+        title: name shown in reports.
+        set: settings that it changes in a recipe, as sections of keys.
         pooled: whether it is the pooling twin of the recipe's network.
     """
 
@@ -49,11 +51,11 @@ class Variant:
 
 @dataclass(frozen=True)
 class StandIn:
-    """What a study falls back to where its data is not here.
+    """Dataset that is used where the paper's is not on this machine.
 
     Args:
-        data: its name.
-        set: what it changes of the recipe.
+        data: name of the dataset.
+        set: settings that it changes in the recipe, as sections of keys.
     """
 
     data: str
@@ -62,13 +64,13 @@ class StandIn:
 
 @dataclass(frozen=True)
 class Study:
-    """One dataset of an experiment.
+    """Part of an experiment: its trainings on one dataset.
 
     Args:
-        data: that the paper tests on.
-        recipe: of its trainings.
-        stand_ins: the best one first.
-        short: what a short training changes, over what the experiment changes.
+        data: name of the dataset that the paper tests on.
+        recipe: name of the recipe of its trainings.
+        stand_ins: datasets to use in its place, the best one first.
+        short: settings of ``--short`` for this dataset, on top of those of the experiment.
     """
 
     data: str
@@ -79,12 +81,12 @@ class Study:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of results.
+    """Column of results in a table.
 
     Args:
-        title: as in the paper.
-        data: of its study.
-        measure: ``test`` or ``train``.
+        title: its title in the paper.
+        data: dataset of its study.
+        measure: ``test`` or ``train`` accuracy.
     """
 
     title: str
@@ -93,63 +95,63 @@ class Column:
 
     @property
     def key(self) -> str:
-        """Under which rows name their numbers."""
+        """Key of the column's numbers in the rows of ``paper.toml``."""
         return self.data if self.measure == "test" else f"{self.data}:{self.measure}"
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row of a table.
+    """Row of a table in the paper.
 
     Args:
-        cells: its first cells, after the paper.
-        variant: that is trained here; None for one that the paper quotes.
-        paper: what it prints, by the key of a column.
-        gpu: the same on a graphics card, of times.
+        cells: texts of its first cells, as in the paper.
+        variant: network that is trained here; None for a row that the paper quotes from others.
+        paper: numbers that the paper prints, by the key of a column; times are those of a CPU.
+        gpu: times on a graphics card, by the key of a column.
     """
 
     cells: tuple[str, ...]
     variant: Variant | None
-    paper: Mapping[str, Quoted]
-    gpu: Mapping[str, Quoted]
+    paper: Mapping[str, PaperNumber]
+    gpu: Mapping[str, PaperNumber]
 
 
 @dataclass(frozen=True)
-class Before:
-    """An order that the paper draws or tells without a number.
+class PaperOrder:
+    """Order of two networks that the paper draws or states without a number.
 
     Args:
-        network: the better one, a variant.
-        other: the variant that it is better than.
-        data: on which.
+        better: name of the better variant.
+        worse: name of the variant that it is better than.
+        data: names of the datasets on which it is.
     """
 
-    network: str
-    other: str
+    better: str
+    worse: str
     data: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table or a figure.
+    """A table or a figure of the paper.
 
     Args:
-        name: as on the command line.
-        title: as in the paper.
+        name: name on the command line.
+        title: title in the paper, as "Table 2".
         caption: what it shows.
-        section: of the paper.
+        section: section of the paper.
         kind: ``curves``, ``times`` or ``accuracy``.
-        seeds: of the paper.
-        claim: what the paper concludes.
+        seeds: number of seeds in the paper.
+        claim: what the paper concludes from it.
         labels: titles of the first columns.
-        rows: from top to bottom.
-        columns: of results.
-        studies: one a dataset.
-        short: what a short training changes of every recipe.
-        sheet: pictures that belong to it: ``redrawn``, ``apart`` or none.
-        decimals: that the paper prints.
-        before: orders that the paper has without a number.
-        after: the table whose networks and lengths it takes, where it is not in the paper itself.
+        rows: rows of the table, from top to bottom.
+        columns: columns of results, from left to right.
+        studies: its trainings, one study per dataset.
+        short: settings of ``--short``, as sections of keys.
+        sheet: reconstructions shown with it: ``redrawn`` (single digits), ``apart`` (overlapping digits) or empty.
+        decimals: number of decimals that the paper prints.
+        paper_orders: orders of networks that the paper states without numbers.
+        derived_from: title of the table whose networks and lengths it takes; empty for an experiment of the paper.
     """
 
     name: str
@@ -166,75 +168,78 @@ class Experiment:
     short: Mapping[str, Any]
     sheet: str
     decimals: int
-    before: tuple[Before, ...] = ()
-    after: str = ""
+    paper_orders: tuple[PaperOrder, ...] = ()
+    derived_from: str = ""
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """Networks that are run here, in the order of the table."""
+        """Networks that are trained here, in the order of the table."""
         return tuple(row.variant for row in self.rows if row.variant is not None)
 
     def paper_order(self, data: str, one: str, other: str) -> int:
-        """1 where the paper has a network before another, −1 where behind it, 0 where it does not tell.
+        """Order of two networks in the paper: 1 if the first is better, −1 if it is worse, 0 if the paper has none.
 
         Args:
-            data: of the paper.
-            one: a variant.
-            other: another one.
+            data: dataset of the paper.
+            one: name of the first variant.
+            other: name of the second variant.
         """
         printed = {row.variant.name: row.paper[data].mean for row in self.rows if row.variant and data in row.paper}
         if one in printed and other in printed:
             above = (printed[one] > printed[other]) - (printed[one] < printed[other])
             return -above if self.kind == "times" else above
-        told = {(pair.network, pair.other) for pair in self.before if data in pair.data}
-        return ((one, other) in told) - ((other, one) in told)
+        stated = {(order.better, order.worse) for order in self.paper_orders if data in order.data}
+        return ((one, other) in stated) - ((other, one) in stated)
 
     @property
-    def whose(self) -> str:
-        """Length it is measured by."""
-        return f"{self.after or 'the paper'}'s"
+    def length_reference(self) -> str:
+        """What lengths of trainings are compared with, in the possessive: "the paper's" or "Table 2's"."""
+        return f"{self.derived_from or 'the paper'}'s"
 
 
 @cache
 def experiments() -> dict[str, Experiment]:
-    """All of them by name, in the order of the paper."""
+    """All experiments by name, in the order of the paper."""
     text = (resources.files("paircaps.paper") / "paper.toml").read_text(encoding="utf-8")
     tree = tomllib.loads(text)
-    titles = tree.pop("variants")
     variants = {
-        name: Variant(name, facts["title"], facts.get("set", {}), facts.get("pooled", False))
-        for name, facts in titles.items()
+        name: Variant(name, keys["title"], keys.get("set", {}), keys.get("pooled", False))
+        for name, keys in tree.pop("variants").items()
     }
+    # an experiment with a base takes from it all keys that it does not have itself
     return {
-        name: _experiment(name, {**tree.get(facts.get("base"), {}), **facts}, variants) for name, facts in tree.items()
+        name: _experiment(name, {**tree.get(keys.get("base"), {}), **keys}, variants) for name, keys in tree.items()
     }
 
 
 def find_experiments(names: list[str]) -> list[Experiment]:
-    """Experiments by their names, each once; ``all`` is every one of the paper.
+    """Find experiments by their names, each once; ``all`` stands for every one of the paper.
 
     Raises:
-        RecipeError: for an unknown name, with the known ones.
+        RecipeError: if a name is unknown; the message lists the known ones.
     """
     known = experiments()
     wanted: dict[str, Experiment] = {}
     for name in names:
-        name = _ALSO.get(name, name)
+        name = _ALIASES.get(name, name)
         if name != ALL and name not in known:
-            raise RecipeError(str(unknown_name("experiment", name, [*known, *_ALSO, ALL])))
-        wanted |= {key: found for key, found in known.items() if key == name or (name == ALL and not found.after)}
+            raise RecipeError(str(unknown_name("experiment", name, [*known, *_ALIASES, ALL])))
+        wanted |= {
+            key: found for key, found in known.items() if key == name or (name == ALL and not found.derived_from)
+        }
     return list(wanted.values())
 
 
-def _experiment(name: str, facts: dict[str, Any], variants: Mapping[str, Variant]) -> Experiment:
+def _experiment(name: str, keys: dict[str, Any], variants: Mapping[str, Variant]) -> Experiment:
+    """An experiment from its keys in ``paper.toml``."""
     rows = tuple(
         TableRow(
             tuple(row["cells"]),
             variants[row["variant"]] if "variant" in row else None,
-            _quoted(row.get("paper", {})),
-            _quoted(row.get("gpu", {})),
+            _paper_numbers(row.get("paper", {})),
+            _paper_numbers(row.get("gpu", {})),
         )
-        for row in facts["rows"]
+        for row in keys["rows"]
     )
     studies = tuple(
         Study(
@@ -243,24 +248,26 @@ def _experiment(name: str, facts: dict[str, Any], variants: Mapping[str, Variant
             tuple(StandIn(**stand_in) for stand_in in study.get("stand_ins", ())),
             study.get("short"),
         )
-        for study in facts["studies"]
+        for study in keys["studies"]
     )
-    columns = tuple(Column(**column) for column in facts["columns"])
-    plain = {key: facts[key] for key in ("title", "caption", "section", "kind", "seeds", "claim")}
+    columns = tuple(Column(**column) for column in keys["columns"])
+    texts = {key: keys[key] for key in ("title", "caption", "section", "kind", "seeds", "claim")}
     return Experiment(
         name=name,
-        **plain,
-        labels=tuple(facts["labels"]),
+        **texts,
+        labels=tuple(keys["labels"]),
         rows=rows,
         columns=columns,
         studies=studies,
-        short=facts.get("short", {}),
-        sheet=facts.get("sheet", ""),
-        decimals=facts.get("decimals", 2),
-        before=tuple(Before(pair["network"], pair["other"], tuple(pair["data"])) for pair in facts.get("before", ())),
-        after=facts.get("after", ""),
+        short=keys.get("short", {}),
+        sheet=keys.get("sheet", ""),
+        decimals=keys.get("decimals", 2),
+        paper_orders=tuple(
+            PaperOrder(pair["network"], pair["other"], tuple(pair["data"])) for pair in keys.get("before", ())
+        ),
+        derived_from=keys.get("after", ""),
     )
 
 
-def _quoted(numbers: Mapping[str, list[float]]) -> dict[str, Quoted]:
-    return {key: Quoted(*values) for key, values in numbers.items()}
+def _paper_numbers(numbers: Mapping[str, list[float]]) -> dict[str, PaperNumber]:
+    return {key: PaperNumber(*values) for key, values in numbers.items()}

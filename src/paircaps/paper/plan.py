@@ -1,4 +1,4 @@
-"""What an experiment is made of here: which data there is for it, and the trainings on it, each in its folder."""
+"""Plan of an experiment: the data that is on this machine, and the trainings on it, each with its recipe and folder."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from paircaps.training.recipes import read_tree
 from paircaps.training.run_folder import RunFolder
 
 RUNS = "runs"
-"""The folder of trainings, beside the report."""
+"""Name of the folder with all trainings, beside the report."""
 
-SEED = "seed-"
-"""How the folder of a training begins, before its seed."""
+SEED_PREFIX = "seed-"
+"""Beginning of the name of a training's folder, before its seed."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What the user asked for.
+    """What the user asked for: the options of ``paircaps reproduce``.
 
     Args:
         budget: length of every training.
-        seeds: how many; the paper's number without it.
-        limit: images of each split; all of them without it.
-        short: take the settings for short trainings.
-        data: names of datasets to leave all others out; empty for all of them.
-        variants: names of networks to leave all others out; empty for all of them.
-        changes: other settings for every training, as sections of keys.
-        lengths: of the trainings of single studies, by experiment and data, in place of the budget.
+        seeds: number of seeds; None for the paper's number.
+        limit: most images of each split; None for all of them.
+        short: whether to take the settings for short trainings.
+        data: names of the datasets to use; empty for all of them.
+        variants: names of the networks to train; empty for all of them.
+        changes: settings that ``--set`` changes in every training, as sections of keys.
+        lengths: lengths by experiment and dataset, which replace the budget there.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -54,18 +54,18 @@ class Choice:
 
 @dataclass(frozen=True)
 class StudyData:
-    """The data of a study.
+    """Dataset that a study can use: the paper's or a stand-in.
 
     Args:
-        study: that it is for.
-        data: name of the dataset that is tested on, and of its folder.
-        changes: what it changes of the recipe.
-        is_stand_in: whether it is other data than the paper's.
-        missing: why it cannot be had, with what to do; empty if it is here.
+        study: study that it is for.
+        dataset: name of the dataset that is tested on, and of its folder of results.
+        changes: settings that it changes in the recipe, as sections of keys.
+        is_stand_in: whether it is another dataset than the paper's.
+        missing: what is not on this machine, and the command that fetches it; empty if everything is.
     """
 
     study: Study
-    data: str
+    dataset: str
     changes: Mapping[str, Any]
     is_stand_in: bool
     missing: str = ""
@@ -73,20 +73,20 @@ class StudyData:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One training.
+    """One training of an experiment.
 
     Args:
-        experiment: that it belongs to.
-        source: its data.
-        variant: its network.
-        seed: of it.
-        recipe: with everything in it.
-        folder: where it is.
+        experiment: experiment that it belongs to.
+        study_data: dataset that it uses.
+        variant: network that it trains.
+        seed: seed of the weights, the data order and the augmentation.
+        recipe: its complete recipe.
+        folder: where its files are.
         is_changed: whether ``--set`` changed a setting of it.
     """
 
     experiment: Experiment
-    source: StudyData
+    study_data: StudyData
     variant: Variant
     seed: int
     recipe: Recipe
@@ -96,26 +96,27 @@ class PlannedRun:
     @property
     def step_time_name(self) -> str | None:
         """Name under which the time of a training step is kept; None if it is not that of the shipped recipe."""
-        return None if self.is_changed else network_name(self.source.study.recipe, self.variant.name)
+        return None if self.is_changed else network_name(self.study_data.study.recipe, self.variant.name)
 
 
-def source_here(study: Study) -> StudyData:
-    """The paper's data if it is here, else the best stand-in that is."""
-    sources = all_sources(study)
-    return next((source for source in sources if not source.missing), sources[0])
+def available_data(study: Study) -> StudyData:
+    """The paper's dataset if it is on this machine, else the best stand-in that is; if none is, the paper's."""
+    candidates = candidate_data(study)
+    return next((study_data for study_data in candidates if not study_data.missing), candidates[0])
 
 
-def all_sources(study: Study) -> list[StudyData]:
-    """The paper's data and its stand-ins, the best one first."""
-    changes = [(study.data, {}), *((stand_in.data, stand_in.set) for stand_in in study.stand_ins)]
+def candidate_data(study: Study) -> list[StudyData]:
+    """The paper's dataset and its stand-ins, the best one first."""
+    candidates = [(study.data, {}), *((stand_in.data, stand_in.set) for stand_in in study.stand_ins)]
+    recipe = read_tree(study.recipe)
     return [
-        StudyData(study, data, change, place > 0, _missing(merge(read_tree(study.recipe), change)["data"]))
-        for place, (data, change) in enumerate(changes)
+        StudyData(study, dataset, changes, place > 0, _missing(merge(recipe, changes)["data"]))
+        for place, (dataset, changes) in enumerate(candidates)
     ]
 
 
 def _missing(settings: Mapping[str, Any]) -> str:
-    """What is not here of the data of a recipe, and how to get it."""
+    """Datasets of a recipe that are not on this machine, each with the command that fetches it; empty if none."""
     wanted = {source_of(METADATA[name]).name for name in (settings["name"], settings.get("test", "")) if name}
     reasons = []
     for name in sorted(wanted):
@@ -125,7 +126,7 @@ def _missing(settings: Mapping[str, Any]) -> str:
 
 
 def paper_recipe(study: Study) -> Recipe:
-    """The recipe of a study with the paper's length."""
+    """Recipe of a study with the paper's data and length."""
     return _recipe_named(study.recipe)
 
 
@@ -134,108 +135,132 @@ def _recipe_named(name: str) -> Recipe:
     return recipe_from_tree(read_tree(name))
 
 
-def run_recipe(experiment: Experiment, source: StudyData, variant: Variant, seed: int, choice: Choice) -> Recipe:
-    """The recipe of one training."""
-    tree = merge(read_tree(source.study.recipe), source.changes)
+def run_recipe(experiment: Experiment, study_data: StudyData, variant: Variant, seed: int, choice: Choice) -> Recipe:
+    """Recipe of one training.
+
+    Args:
+        experiment: experiment that it belongs to.
+        study_data: dataset that it uses.
+        variant: network that it trains.
+        seed: seed of the training.
+        choice: what the user asked for.
+    """
+    tree = merge(read_tree(study_data.study.recipe), study_data.changes)
     if choice.short:
-        tree = merge(merge(tree, experiment.short), source.study.short or {})
-    tree = merge(tree, _network(tree, variant))
+        tree = merge(merge(tree, experiment.short), study_data.study.short or {})
+    tree = merge(tree, _network_settings(tree, variant))
     tree = merge(tree, {"train": {"seed": seed}, "data": {"limit": choice.limit}})
     tree = merge(tree, choice.changes)
-    return shortened(recipe_from_tree(tree), choice.lengths.get((experiment.name, source.data), choice.budget))
+    return shortened(recipe_from_tree(tree), choice.lengths.get((experiment.name, study_data.dataset), choice.budget))
 
 
-def _network(tree: RecipeTree, variant: Variant) -> Mapping[str, Any]:
+def _network_settings(tree: RecipeTree, variant: Variant) -> Mapping[str, Any]:
+    """Settings that make a recipe one of this variant."""
     return {"model": {"name": pooling_twin(tree["model"]["name"])}} if variant.pooled else variant.set
 
 
-def wanted_sources(experiment: Experiment, choice: Choice) -> list[StudyData]:
-    """The data of an experiment that was asked for, here or not; a stand-in that is named is taken."""
+def wanted_data(experiment: Experiment, choice: Choice) -> list[StudyData]:
+    """Datasets of an experiment that were asked for, on this machine or not; a stand-in that was named is taken."""
     wanted = []
     for study in experiment.studies:
-        named = [source for source in all_sources(study) if source.data in choice.data]
+        named = [study_data for study_data in candidate_data(study) if study_data.dataset in choice.data]
         if not choice.data or study.data in choice.data:
-            wanted.append(source_here(study))
+            wanted.append(available_data(study))
         elif named:
             wanted.append(named[0])
     return wanted
 
 
 def wanted_variants(experiment: Experiment, choice: Choice) -> list[Variant]:
-    """The networks of an experiment that were asked for."""
+    """Networks of an experiment that were asked for."""
     return [variant for variant in experiment.variants if not choice.variants or variant.name in choice.variants]
 
 
 def plan_runs(experiments: Sequence[Experiment], choice: Choice, out: Path) -> list[PlannedRun]:
-    """All trainings whose data is here; all networks of a first seed come before any of a second one."""
+    """All trainings whose data is on this machine.
+
+    All networks of the first seed come before any of the second, so that what is finished can be compared.
+
+    Args:
+        experiments: experiments to reproduce.
+        choice: what the user asked for.
+        out: folder of all results.
+    """
     most = max((choice.seeds or experiment.seeds for experiment in experiments), default=0)
     runs = []
     for seed in range(most):
         for experiment in experiments:
             if seed >= (choice.seeds or experiment.seeds) or experiment.kind == "times":
                 continue
-            for source in wanted_sources(experiment, choice):
-                if not source.missing:
+            for study_data in wanted_data(experiment, choice):
+                if not study_data.missing:
                     runs += [
-                        _run(experiment, source, variant, seed, choice, out)
+                        _planned_run(experiment, study_data, variant, seed, choice, out)
                         for variant in wanted_variants(experiment, choice)
                     ]
     return runs
 
 
-def _run(
-    experiment: Experiment, source: StudyData, variant: Variant, seed: int, choice: Choice, out: Path
+def _planned_run(
+    experiment: Experiment, study_data: StudyData, variant: Variant, seed: int, choice: Choice, out: Path
 ) -> PlannedRun:
-    recipe = run_recipe(experiment, source, variant, seed, choice)
-    folder = run_folder(out, experiment, source.data, variant, seed).path
-    return PlannedRun(experiment, source, variant, seed, recipe, folder, bool(choice.changes))
+    recipe = run_recipe(experiment, study_data, variant, seed, choice)
+    folder = run_folder(out, experiment, study_data.dataset, variant, seed).path
+    return PlannedRun(experiment, study_data, variant, seed, recipe, folder, bool(choice.changes))
 
 
 def study_folder(out: Path, experiment: Experiment, data: str) -> Path:
-    """Where everything of one dataset of an experiment is."""
+    """Folder of everything that belongs to one dataset of an experiment."""
     return out / RUNS / experiment.name / data
 
 
 def run_folder(out: Path, experiment: Experiment, data: str, variant: Variant, seed: int) -> RunFolder:
-    """Where a training is."""
-    return RunFolder(study_folder(out, experiment, data) / variant.name / f"{SEED}{seed}")
+    """Folder of a training."""
+    return RunFolder(study_folder(out, experiment, data) / variant.name / f"{SEED_PREFIX}{seed}")
 
 
 def describe_experiments(experiments: Sequence[Experiment]) -> str:
-    """A paragraph an experiment for ``paircaps reproduce --list``: data, budget, and time on this machine."""
+    """Text of ``paircaps reproduce --list``: for each experiment its data, its budget and its time on this machine."""
     step_times = StepTimes()
     lines = []
     for experiment in experiments:
-        where = f"not in the paper; after {experiment.after}" if experiment.after else f"section {experiment.section}"
+        where = (
+            f"not in the paper; after {experiment.derived_from}"
+            if experiment.derived_from
+            else f"section {experiment.section}"
+        )
         lines += [f"{experiment.name}  {experiment.caption} ({where})"]
         lines += [f"    networks: {', '.join(variant.name for variant in experiment.variants)}"]
         for study in experiment.studies:
             if experiment.kind == "times":
                 lines.append(f"    {study.data}: needs no images; a forward pass of each network is timed, in a minute")
                 continue
-            source = source_here(study)
-            lines.append(f"    {study.data}: {_data(source)}; {_length(experiment, source, step_times)}")
+            study_data = available_data(study)
+            length = _length_in_words(experiment, study_data, step_times)
+            lines.append(f"    {study.data}: {_data_in_words(study_data)}; {length}")
         lines.append("")
     return "\n".join([*lines, *step_times.origins()]) + "\n"
 
 
-def _data(source: StudyData) -> str:
-    if source.missing:
-        return source.missing
-    return f"{source.data}, which is here, stands in for it" if source.is_stand_in else "is here"
+def _data_in_words(study_data: StudyData) -> str:
+    if study_data.missing:
+        return study_data.missing
+    return f"{study_data.dataset}, which is here, stands in for it" if study_data.is_stand_in else "is here"
 
 
-def _length(experiment: Experiment, source: StudyData, step_times: StepTimes) -> str:
+def _length_in_words(experiment: Experiment, study_data: StudyData, step_times: StepTimes) -> str:
     """The paper's budget of a study, and how long all its networks would take here."""
-    paper = paper_recipe(source.study)
+    paper = paper_recipe(study_data.study)
     budget = f"{paper.train.steps:,} steps" if paper.train.steps else f"{epochs_of(paper):g} epochs"
     seeds = "one seed" if experiment.seeds == 1 else f"{experiment.seeds} seeds"
     # networks of a study differ in nothing that the number of steps depends on, so that one recipe serves them all
-    recipe = run_recipe(experiment, source, experiment.variants[0], 0, Choice()) if source.is_stand_in else paper
-    times = [step_times.find(source.study.recipe, variant.name) for variant in experiment.variants]
+    recipe = (
+        run_recipe(experiment, study_data, experiment.variants[0], 0, Choice()) if study_data.is_stand_in else paper
+    )
+    times = [step_times.find(study_data.study.recipe, variant.name) for variant in experiment.variants]
     hours = experiment.seeds * sum(training_time(recipe, step.seconds).seconds for step in times) / 3600
     here = f"about {hours:,.0f} hours" if hours >= 1.5 else f"about {max(1, round(60 * hours))} minutes"
     return (
-        f"{experiment.whose} budget: {budget}, {seeds}; "
+        f"{experiment.length_reference} budget: {budget}, {seeds}; "
         f"all {len(times)} networks here: {here}, {measured_or_estimated(times)}"
     )

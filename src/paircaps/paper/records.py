@@ -1,4 +1,4 @@
-"""What trainings left behind: their rows of metrics, and how several seeds add up. Nothing here trains or guesses."""
+"""Results of finished trainings, read from their folders, and their mean over seeds."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typing import Any
 from paircaps.data.metadata import METADATA
 from paircaps.errors import TrainingError
 from paircaps.paper.experiments import Experiment, Study, Variant
-from paircaps.paper.plan import SEED, all_sources, study_folder
+from paircaps.paper.plan import SEED_PREFIX, candidate_data, study_folder
 from paircaps.training.datasets import tested_name
 from paircaps.training.recipe import Recipe
 from paircaps.training.run_folder import RunFolder
 
 NOT_RUN = "not-run.txt"
-"""Why there is no result in a folder, in words."""
+"""Name of the file that says why a folder has no result."""
 
-_NEEDED = {
+_REQUIRED_NUMBERS = {
     "step": ("epoch", "accuracy"),
     "epoch": ("epoch", "train_accuracy"),
     "test": ("accuracy", "images"),
     "time": ("median", "low", "high", "repeats", "seconds"),
 }
-_POSSIBLE = ("validation_accuracy", "plain_accuracy")
-"""Numbers of a row of metrics by its kind, and of any row, that a report shows."""
+_OPTIONAL_NUMBERS = ("validation_accuracy", "plain_accuracy")
+"""Numbers that a row of metrics must have, by its kind, and numbers that any row may have: a report shows them."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Record:
     """A finished training.
 
     Args:
-        folder: of it.
-        recipe: of it.
-        rows: of its metrics.
-        machine: it was finished on, with versions and commit.
+        folder: where its files are.
+        recipe: its recipe.
+        rows: rows of its ``metrics.jsonl``.
+        machine: machine on which it was finished, with versions and commit.
     """
 
     folder: Path
@@ -47,31 +47,31 @@ class Record:
     rows: tuple[dict[str, Any], ...]
     machine: dict[str, Any]
 
-    def kind(self, kind: str) -> list[dict[str, Any]]:
-        """Its rows of a kind: ``step``, ``epoch`` or ``test``."""
+    def rows_of(self, kind: str) -> list[dict[str, Any]]:
+        """Rows of one kind: ``step``, ``epoch`` or ``test``."""
         return [row for row in self.rows if row["kind"] == kind]
 
-    def measure(self, name: str) -> float:
-        """``test`` accuracy, or ``train``: that of the last whole epoch, while it learned."""
-        if name == "train":
-            whole = [row for row in self.kind("epoch") if float(row["epoch"]).is_integer()]
-            return float((whole or self.kind("epoch"))[-1]["train_accuracy"])
-        return float(self.kind("test")[-1]["accuracy"])
+    def accuracy(self, measure: str) -> float:
+        """Accuracy in 0..1: ``test``, or ``train``, which is that of the last whole epoch during training."""
+        if measure == "train":
+            whole = [row for row in self.rows_of("epoch") if float(row["epoch"]).is_integer()]
+            return float((whole or self.rows_of("epoch"))[-1]["train_accuracy"])
+        return float(self.rows_of("test")[-1]["accuracy"])
 
     @property
     def seed(self) -> int:
-        """Of the training."""
+        """Seed of the training."""
         return self.recipe.train.seed
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A number over seeds.
+    """Mean and standard deviation of a number over seeds.
 
     Args:
-        mean: of them.
-        deviation: of them, with n − 1; None of one seed.
-        seeds: how many.
+        mean: mean over seeds.
+        deviation: standard deviation over seeds, with n − 1; None for a single seed.
+        seeds: number of seeds.
     """
 
     mean: float
@@ -85,23 +85,27 @@ class Summary:
 
 
 def summarise(values: Sequence[float]) -> Summary:
-    """Mean and deviation."""
+    """Mean and standard deviation of a number over seeds.
+
+    Args:
+        values: the number for each seed.
+    """
     deviation = statistics.stdev(values) if len(values) > 1 else None
     return Summary(statistics.fmean(values), deviation, len(values))
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What there is of one network on one dataset.
+    """Results of one network on one dataset: what a cell of a report's table shows.
 
     Args:
-        experiment: it belongs to.
-        study: the paper's data.
-        data: that was used.
-        is_stand_in: whether that is other data than the paper's.
+        experiment: experiment that it belongs to.
+        study: study with the paper's dataset.
+        data: name of the dataset that was used.
+        is_stand_in: whether that is another dataset than the paper's.
         variant: the network.
-        records: finished trainings, by seed.
-        reason: why there are none, or fewer; empty if nothing is to be said.
+        records: finished trainings, in the order of their seeds.
+        reason: why there are none, or fewer than were asked for; empty if there is nothing to say.
     """
 
     experiment: Experiment
@@ -114,10 +118,13 @@ class Cell:
 
 
 def read_record(path: Path) -> Record | None:
-    """A finished training, or None where there is no such thing.
+    """Read a finished training; None if the folder has none.
+
+    Args:
+        path: folder of the training.
 
     Raises:
-        TrainingError: if a file of it is damaged.
+        TrainingError: if one of its files is damaged.
     """
     folder = RunFolder(path)
     if not (folder.config.exists() and folder.metrics.exists() and folder.model.exists()):
@@ -131,7 +138,7 @@ def read_record(path: Path) -> Record | None:
             _require_numbers(row)
         record = Record(path, folder.read_recipe(), tuple(rows), machine)
         _ = [METADATA[name] for name in (record.recipe.data.name, tested_name(record.recipe.data))]
-        _ = [record.measure(name) for name in ("train", "test")]
+        _ = [record.accuracy(name) for name in ("train", "test")]
     except (OSError, ValueError, KeyError, TypeError, IndexError):
         raise TrainingError(
             f"{path}: {folder.model.name}, {folder.metrics.name} or {folder.config.name} is damaged"
@@ -140,8 +147,11 @@ def read_record(path: Path) -> Record | None:
 
 
 def _require_numbers(row: dict[str, Any]) -> None:
-    """Refuse a row of metrics whose numbers a report cannot show."""
-    names = [*_NEEDED.get(row["kind"], ()), *(name for name in _POSSIBLE if row.get(name) is not None)]
+    """Raise a ValueError if a row of metrics has a number that a report cannot show."""
+    names = [
+        *_REQUIRED_NUMBERS.get(row["kind"], ()),
+        *(name for name in _OPTIONAL_NUMBERS if row.get(name) is not None),
+    ]
     for name in names:
         value, most = row[name], 1 if name.endswith("accuracy") else math.inf
         if type(value) not in (int, float) or not 0 <= value <= most or math.isinf(value):
@@ -149,10 +159,10 @@ def _require_numbers(row: dict[str, Any]) -> None:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Rows of a file of JSON lines.
+    """Read the rows of a ``metrics.jsonl``.
 
     Raises:
-        TrainingError: if it is none.
+        TrainingError: if the file cannot be read, or a line of it is not a row of metrics.
     """
     try:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
@@ -165,7 +175,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def read_times(path: Path) -> dict[str, dict[str, Any]]:
-    """Rows of times by variant; none where nothing was measured, or what was is damaged."""
+    """Read the rows of measured times, by variant; none if nothing was measured or the file is damaged."""
     try:
         rows = read_rows(path) if path.exists() else []
         times = {str(row["variant"]): row for row in rows if row["kind"] == "time"}
@@ -178,24 +188,31 @@ def read_times(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def read_cell(out: Path, experiment: Experiment, study: Study, variant: Variant) -> Cell:
-    """What there is in a folder of results: of the paper's data, or else of its best stand-in that was run."""
-    sources = all_sources(study)
-    for source in sources:
-        place = study_folder(out, experiment, source.data) / variant.name
-        records, told = _read_seeds(place)
+    """Read the results of one network: on the paper's dataset, or else on the best stand-in that was run.
+
+    Args:
+        out: folder of all results.
+        experiment: experiment to read.
+        study: study with the paper's dataset.
+        variant: the network.
+    """
+    candidates = candidate_data(study)
+    for study_data in candidates:
+        place = study_folder(out, experiment, study_data.dataset) / variant.name
+        records, remarks = _read_seeds(place)
         if records:
-            return Cell(experiment, study, source.data, source.is_stand_in, variant, tuple(records), told)
+            return Cell(experiment, study, study_data.dataset, study_data.is_stand_in, variant, tuple(records), remarks)
     reasons = [
         reason
-        for source in sources
-        for place in [study_folder(out, experiment, source.data)]
+        for study_data in candidates
+        for place in [study_folder(out, experiment, study_data.dataset)]
         if (reason := read_reason(place) or _read_seeds(place / variant.name)[1])
     ]
     return Cell(experiment, study, study.data, False, variant, (), reasons[0] if reasons else "not run")
 
 
 def read_reason(folder: Path) -> str:
-    """Why nothing was run in a folder; empty if that is not told."""
+    """Read why a folder has no result; empty if no reason was written."""
     try:
         return (folder / NOT_RUN).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
@@ -203,29 +220,37 @@ def read_reason(folder: Path) -> str:
 
 
 def _read_seeds(place: Path) -> tuple[list[Record], str]:
-    """Finished trainings of a network, and what is to be said of those that are not."""
-    records, told, unfinished = [], [], []
+    """Finished trainings of a network, and remarks on those that are damaged, failed or unfinished."""
+    records, remarks, unfinished = [], [], []
     for path in seed_folders(place):
-        seed = path.name.removeprefix(SEED)
+        seed = path.name.removeprefix(SEED_PREFIX)
         try:
             record = read_record(path)
         except TrainingError:
-            told.append(f"seed {seed}: a file of it is damaged; `paircaps reproduce` makes it again")
+            remarks.append(f"seed {seed}: a file of it is damaged; `paircaps reproduce` makes it again")
             continue
         if record is not None:
             records.append(record)
         elif read_reason(path):
-            told.append(f"seed {seed}: {read_reason(path)}")
+            remarks.append(f"seed {seed}: {read_reason(path)}")
         else:
             unfinished.append(seed)
     if unfinished:
-        told.append(f"not finished: seed {', '.join(unfinished)}")
-    return records, "; ".join(told)
+        remarks.append(f"not finished: seed {', '.join(unfinished)}")
+    return records, "; ".join(remarks)
 
 
 def seed_folders(place: Path) -> list[Path]:
-    """Folders of the trainings of a network, by seed."""
+    """Folders of a network's trainings, in the order of their seeds.
+
+    Args:
+        place: folder of the network.
+    """
     if not place.is_dir():
         return []
-    folders = [path for path in place.glob(f"{SEED}*") if path.is_dir() and path.name.removeprefix(SEED).isdecimal()]
-    return sorted(folders, key=lambda path: int(path.name.removeprefix(SEED)))
+    folders = [
+        path
+        for path in place.glob(f"{SEED_PREFIX}*")
+        if path.is_dir() and path.name.removeprefix(SEED_PREFIX).isdecimal()
+    ]
+    return sorted(folders, key=lambda path: int(path.name.removeprefix(SEED_PREFIX)))

@@ -1,14 +1,14 @@
-"""Make the paper's tables and figures again, by ordinary trainings that go on where they were stopped."""
+"""Reproduce the paper's tables and figures by ordinary trainings, which continue where they were stopped."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paircaps._utils.files import write_whole
-from paircaps._utils.words import counted
+from paircaps._utils.words import Say, counted
 from paircaps.errors import FolderBusyError, PaircapsError, RecipeError, TrainingError
 from paircaps.paper.experiments import Experiment
 from paircaps.paper.inference_times import measure_times
@@ -17,14 +17,14 @@ from paircaps.paper.plan import (
     Choice,
     PlannedRun,
     StudyData,
-    all_sources,
+    candidate_data,
     plan_runs,
     study_folder,
-    wanted_sources,
+    wanted_data,
     wanted_variants,
 )
 from paircaps.paper.records import NOT_RUN, seed_folders
-from paircaps.paper.run_status import begun_recipe, draws_pictures, examine, set_aside
+from paircaps.paper.run_status import begun_recipe, draws_pictures, move_aside, read_status
 from paircaps.paper.step_times import keep_training_speed
 from paircaps.paper.time_budget import lengths_within
 from paircaps.paper.training_length import total_steps
@@ -36,19 +36,17 @@ _OWN_OPTIONS = (
     *("model.name", "model.routing", "model.routing_options", "loss.name"),
     *("data.name", "data.test", "data.limit", "train.seed", "train.epochs", "train.steps"),
 )
-"""Keys that cannot be set for all trainings alike."""
-
-Say = Callable[[str], None]
+"""Keys that ``--set`` cannot change, because experiments differ in them or have an option for them."""
 
 
 @dataclass(frozen=True)
 class ReproduceSummary:
-    """How it went.
+    """Result of a command ``paircaps reproduce``.
 
     Args:
-        done: trainings that are finished, or left to another process, and tables of times.
-        missing: what could not be run for lack of data, a line each.
-        failed: what went wrong, a line each.
+        done: number of trainings that are finished or left to another process, and of tables of times.
+        missing: experiments whose data is missing, a line each.
+        failed: trainings and tables that failed, a line each.
     """
 
     done: int
@@ -65,25 +63,27 @@ def reproduce(
     say: Say,
     quiet: bool = False,
 ) -> ReproduceSummary:
-    """Train what is not there yet.
+    """Run all trainings and measurements of experiments that are not finished yet.
 
     Args:
-        experiments: to make again.
-        out: the folder of all results.
-        choice: how much of them.
-        hours: that all trainings of the command may take together, by a guess; a run that has begun keeps its length.
-        say: told what happens, a line at a time.
+        experiments: experiments to reproduce.
+        out: folder of all results.
+        choice: what the user asked for.
+        hours: estimated time for all trainings together; trainings that have begun keep their length.
+        say: called with each progress line.
         quiet: show no progress within a training.
     """
-    experiments = _with_networks(experiments, choice, say)
+    # Refuse what is wrong, and say what is missing, before anything is trained.
+    experiments = _with_wanted_networks(experiments, choice, say)
     plan_runs(experiments, choice, out)  # settings that are wrong are refused before anything is written
     if experiments:
         (out / RUNS).mkdir(parents=True, exist_ok=True)  # where that fails, nothing else can be done
-    missing = _note_missing(experiments, choice, out, say)
+    missing = _report_missing_data(experiments, choice, out, say)
     if hours is not None:
         choice = replace(choice, lengths=lengths_within(experiments, choice, out, hours, say))
     runs = plan_runs(experiments, choice, out)
-    _require_same(runs)
+    _require_same_settings(runs)
+    # Measure tables of times.
     failed, done = [], 0
     for experiment in experiments:
         if experiment.kind == "times":
@@ -93,8 +93,9 @@ def reproduce(
             except PaircapsError as error:
                 failed.append(f"{experiment.name}: {error}")
                 say(failed[-1])
+    # Train; one failure does not stop the others.
     for number, run in enumerate(runs, 1):
-        where = f"[{number}/{len(runs)}] {name_of(run)}"
+        where = f"[{number}/{len(runs)}] {run_title(run)}"
         try:
             _train(run, where, say, quiet)
             done += 1
@@ -102,7 +103,7 @@ def reproduce(
             say(f"{where}: another process is training it, so it is skipped here")
             done += 1
         except PaircapsError as error:
-            failed.append(f"{name_of(run)}: {error}")
+            failed.append(f"{run_title(run)}: {error}")
             say(f"{where}: {error}")
             with suppress(OSError):  # of a full disk for instance; the others may do better
                 place = run.folder.relative_to(out).as_posix()
@@ -110,8 +111,8 @@ def reproduce(
     return ReproduceSummary(done, tuple(missing), tuple(failed))
 
 
-def _with_networks(experiments: Sequence[Experiment], choice: Choice, say: Say) -> list[Experiment]:
-    """Those of which a network was asked for."""
+def _with_wanted_networks(experiments: Sequence[Experiment], choice: Choice, say: Say) -> list[Experiment]:
+    """Experiments that have at least one network that was asked for."""
     wanted = []
     for experiment in experiments:
         if wanted_variants(experiment, choice):
@@ -122,8 +123,8 @@ def _with_networks(experiments: Sequence[Experiment], choice: Choice, say: Say) 
     return wanted
 
 
-def _require_same(runs: Sequence[PlannedRun]) -> None:
-    """Refuse to mix: trainings of a network that are there, of any seed, must have been begun with these settings."""
+def _require_same_settings(runs: Sequence[PlannedRun]) -> None:
+    """Raise a TrainingError if a training of the same network, of any seed, was begun with other settings."""
     for run in runs:
         for folder in seed_folders(run.folder.parent):
             recipe = begun_recipe(folder)
@@ -137,20 +138,28 @@ def _require_same(runs: Sequence[PlannedRun]) -> None:
                 )
 
 
-def name_of(run: PlannedRun) -> str:
-    """A training in words."""
-    return f"{run.experiment.name}, {run.source.data}, {run.variant.title}, seed {run.seed}"
+def run_title(run: PlannedRun) -> str:
+    """Title of a training, for progress lines."""
+    return f"{run.experiment.name}, {run.study_data.dataset}, {run.variant.title}, seed {run.seed}"
 
 
 def _train(run: PlannedRun, where: str, say: Say, quiet: bool) -> None:
+    """Train a run, or continue it; nothing is done if it is finished.
+
+    Args:
+        run: training to do.
+        where: its number and title, for progress lines.
+        say: called with each progress line.
+        quiet: show no progress within the training.
+    """
     with locked_folder(run.folder) as folder:
-        _require_same([run])  # another process may have begun it since
-        record, problem = examine(folder, with_weights=draws_pictures(run))
+        _require_same_settings([run])  # another process may have begun it since
+        record, problem = read_status(folder, needs_weights=draws_pictures(run))
         if problem:
-            say(f"{where}: {problem}, so it is trained again; what is left is in {set_aside(folder).name}")
+            say(f"{where}: {problem}, so it is trained again; what is left is in {move_aside(folder).name}")
     if record is not None:
         (run.folder / NOT_RUN).unlink(missing_ok=True)
-        say(f"{where}: was finished already, {100 * record.measure('test'):.2f} % in the test")
+        say(f"{where}: was finished already, {100 * record.accuracy('test'):.2f} % in the test")
         return
     say(f"{where}: {counted(total_steps(run.recipe), 'step')}")
     result = train(run.recipe, run.folder, quiet=quiet)
@@ -160,20 +169,20 @@ def _train(run: PlannedRun, where: str, say: Say, quiet: bool) -> None:
     say(f"{where}: {100 * result.trained['test_accuracy']:.2f} % in the test")
 
 
-def _note_missing(experiments: Sequence[Experiment], choice: Choice, out: Path, say: Say) -> list[str]:
-    """Say what cannot be run, here and in the folder of results."""
+def _report_missing_data(experiments: Sequence[Experiment], choice: Choice, out: Path, say: Say) -> list[str]:
+    """Report datasets that are missing, by progress lines and in the folder of results; returns the lines."""
     notes = []
     for experiment in experiments:
-        for source in wanted_sources(experiment, choice):
-            folder = study_folder(out, experiment, source.data)
-            if source.missing and experiment.kind != "times":
-                _write_reason(folder, source.missing)
-                notes.append(f"{experiment.name}: {source.missing}")
+        for study_data in wanted_data(experiment, choice):
+            folder = study_folder(out, experiment, study_data.dataset)
+            if study_data.missing and experiment.kind != "times":
+                _write_reason(folder, study_data.missing)
+                notes.append(f"{experiment.name}: {study_data.missing}")
                 say(notes[-1])
             else:
                 (folder / NOT_RUN).unlink(missing_ok=True)
-                if source.is_stand_in:
-                    say(f"{experiment.name}: {source.data} stands in for {source.study.data}")
+                if study_data.is_stand_in:
+                    say(f"{experiment.name}: {study_data.dataset} stands in for {study_data.study.data}")
     return notes
 
 
@@ -182,13 +191,13 @@ def _write_reason(folder: Path, reason: str) -> None:
     write_whole(folder / NOT_RUN, f"{reason}\n".encode())
 
 
-def require_known(experiments: Sequence[Experiment], choice: Choice) -> None:
-    """Refuse a choice that leaves nothing to do.
+def require_known_choice(experiments: Sequence[Experiment], choice: Choice) -> None:
+    """Check that the experiments have the datasets and networks of a choice, and that ``--set`` may change its keys.
 
     Raises:
-        RecipeError: with what there is to choose from.
+        RecipeError: if not; the message lists what there is.
     """
-    data = {source.data for experiment in experiments for source in _every_source(experiment)}
+    data = {study_data.dataset for experiment in experiments for study_data in _every_dataset(experiment)}
     networks = {variant.name for experiment in experiments for variant in experiment.variants}
     for what, wanted, known in (("data", choice.data, data), ("only", choice.variants, networks)):
         for name in wanted:
@@ -202,5 +211,5 @@ def require_known(experiments: Sequence[Experiment], choice: Choice) -> None:
                 raise RecipeError(f"--set: {section}.{key} is what experiments differ in, or has an option of its own")
 
 
-def _every_source(experiment: Experiment) -> list[StudyData]:
-    return [source for study in experiment.studies for source in all_sources(study)]
+def _every_dataset(experiment: Experiment) -> list[StudyData]:
+    return [study_data for study in experiment.studies for study_data in candidate_data(study)]

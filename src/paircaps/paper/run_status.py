@@ -1,4 +1,7 @@
-"""What is left of a training, and whether it can count, go on, or has to be made again. Nothing is ever removed."""
+"""Status of a training's folder: finished, to be continued, or damaged and to be trained again.
+
+Files of a damaged training are moved aside, never removed.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,16 @@ from paircaps.training.recipe import Recipe
 from paircaps.training.run_folder import RunFolder, checkpoint_steps
 
 PICTURED_VARIANT = "fm"
-"""The variant whose pictures a report shows."""
+"""Variant whose reconstructions a report shows."""
 
 
 def draws_pictures(run: PlannedRun) -> bool:
-    """Whether a report needs the weights of this training."""
+    """True if a report needs the weights of this training, to draw reconstructions."""
     return bool(run.experiment.sheet) and run.variant.name == PICTURED_VARIANT and run.seed == 0
 
 
 def begun_recipe(path: Path) -> Recipe | None:
-    """The recipe of a training that was begun in a folder; None if none was, or it cannot be read."""
+    """Recipe of the training that was begun in a folder; None if there is none or it cannot be read."""
     folder = RunFolder(path)
     try:
         return folder.read_recipe() if folder.config.exists() and folder.is_begun() else None
@@ -30,19 +33,23 @@ def begun_recipe(path: Path) -> Recipe | None:
         return None
 
 
-def examine(folder: RunFolder, with_weights: bool) -> tuple[Record | None, str]:
-    """The result of a training if it is there; else what is wrong with it, empty if it may begin or go on.
+def read_status(folder: RunFolder, needs_weights: bool) -> tuple[Record | None, str]:
+    """Read the result of a training, or find out why there is none.
 
     Args:
-        folder: of the training, locked.
-        with_weights: whether its weights must be there too.
+        folder: folder of the training, which the caller has locked.
+        needs_weights: whether its weights must be readable too.
+
+    Returns:
+        The finished training or None, and what is damaged; that is empty if the training is finished, can begin, or
+        can be continued.
     """
     try:
         record = read_record(folder.path)
     except TrainingError:
         return None, "a file of it is damaged"
     if record is not None:
-        if not with_weights or _loads(folder):
+        if not needs_weights or _weights_load(folder):
             return record, ""
         return None, "" if checkpoint_steps(folder.checkpoints) else "its weights are gone or damaged"
     if not folder.is_begun():
@@ -51,11 +58,11 @@ def examine(folder: RunFolder, with_weights: bool) -> tuple[Record | None, str]:
         return None, f"{folder.config.name} is gone or damaged"
     if folder.model.exists():
         return None, f"{folder.metrics.name} is gone or cut short"
-    return None, _torn(folder)
+    return None, _checkpoint_problem(folder)
 
 
-def _torn(folder: RunFolder) -> str:
-    """What of an unfinished training is gone: it goes on from a checkpoint and the rows that were there by then."""
+def _checkpoint_problem(folder: RunFolder) -> str:
+    """What an unfinished training lacks, a checkpoint or the rows written before it; empty if it can be continued."""
     rows = folder.metrics.stat().st_size if folder.metrics.exists() else 0
     try:
         found, _ = newest_checkpoint(folder.checkpoints)
@@ -66,7 +73,8 @@ def _torn(folder: RunFolder) -> str:
     return f"rows of {folder.metrics.name} are gone" if rows < found.facts["counters"]["metrics_bytes"] else ""
 
 
-def _loads(folder: RunFolder) -> bool:
+def _weights_load(folder: RunFolder) -> bool:
+    """True if the network of a finished training can be loaded."""
     try:
         load(folder.path)
     except ModelFileError:
@@ -74,8 +82,8 @@ def _loads(folder: RunFolder) -> bool:
     return True
 
 
-def set_aside(folder: RunFolder) -> Path:
-    """Move everything of a training out of its way; where to."""
+def move_aside(folder: RunFolder) -> Path:
+    """Move all files of a training into a new folder beside its own, and return that folder."""
     number = 1
     while (place := folder.path.with_name(f"{folder.path.name}.aside-{number}")).exists():
         number += 1

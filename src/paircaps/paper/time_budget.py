@@ -1,16 +1,19 @@
-"""``--hours``: how long each study may be. The plan is written down, so that the same command goes on by it."""
+"""``--hours``: length of the trainings of each study, so that all together take a given time.
+
+The lengths are written into a file, so that the same command continues with them.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
 from paircaps._utils.files import write_whole
-from paircaps._utils.words import counted
+from paircaps._utils.words import Say, counted
 from paircaps.errors import RecipeError
 from paircaps.paper.experiments import Experiment
 from paircaps.paper.plan import RUNS, Choice, PlannedRun, plan_runs
@@ -19,30 +22,29 @@ from paircaps.paper.time_estimate import TimeEstimate, measure_training_time
 from paircaps.paper.training_length import Budget, total_steps
 
 PLAN = "lengths.json"
-"""What commands with ``--hours`` have planned, beside the folders of their trainings."""
+"""Name of the file with the planned lengths, beside the folders of the trainings."""
 
 Lengths = dict[tuple[str, str], Budget]
-"""By experiment and data."""
-
-Say = Callable[[str], None]
+"""Lengths of trainings by experiment and dataset."""
 
 
 def lengths_within(experiments: Sequence[Experiment], choice: Choice, out: Path, hours: float, say: Say) -> Lengths:
-    """What fits into so many hours, by study.
+    """Lengths with which all trainings together take so many hours.
 
-    A study that has begun keeps its length, and a plan of the same command is kept; the others get the same share each.
+    A study that has begun keeps its length, and so does one that the same command has planned before; all others get
+    the same share of their full length.
 
     Args:
-        experiments: to make again.
-        choice: how much of them.
-        out: the folder of all results.
-        hours: that their trainings may take together.
-        say: told what is decided, a line at a time.
+        experiments: experiments to reproduce.
+        choice: what the user asked for.
+        out: folder of all results.
+        hours: time for all trainings together.
+        say: called with each progress line.
     """
     runs = plan_runs(experiments, choice, out)
     lengths = _begun(runs, say)
     (out / RUNS).mkdir(parents=True, exist_ok=True)
-    with FileLock(out / RUNS / f".{PLAN}.lock"):  # of two that are started together, the second takes the first one's
+    with FileLock(out / RUNS / f".{PLAN}.lock"):  # of two commands started together, the second takes the first's plan
         asked = _asked(experiments, choice, hours)
         plans = _read(out / RUNS / PLAN)
         planned = next((steps for other, steps in plans if other == asked), {})
@@ -55,10 +57,12 @@ def lengths_within(experiments: Sequence[Experiment], choice: Choice, out: Path,
 
 
 def _key(run: PlannedRun) -> tuple[str, str]:
-    return run.experiment.name, run.source.data
+    """Experiment and dataset of a training."""
+    return run.experiment.name, run.study_data.dataset
 
 
 def _begun(runs: Sequence[PlannedRun], say: Say) -> Lengths:
+    """Lengths of the studies of which a training has begun."""
     lengths: Lengths = {}
     for run in runs:
         begun = begun_recipe(run.folder)
@@ -70,7 +74,7 @@ def _begun(runs: Sequence[PlannedRun], say: Say) -> Lengths:
 
 
 def _asked(experiments: Sequence[Experiment], choice: Choice, hours: float) -> dict[str, Any]:
-    """A command, as far as lengths depend on it."""
+    """Options of a command that its lengths depend on."""
     return {
         "experiments": [experiment.name for experiment in experiments],
         "hours": hours,
@@ -84,7 +88,7 @@ def _asked(experiments: Sequence[Experiment], choice: Choice, hours: float) -> d
 
 
 def _read(path: Path) -> list[tuple[dict[str, Any], dict[str, int]]]:
-    """Steps by study, as each command has planned them; none if the file is damaged."""
+    """Read the plans: options of each command, and its steps by study; none if the file is damaged."""
     try:
         plans = [
             (plan["asked"], {str(key): int(value) for key, value in plan["steps"].items()})

@@ -8,13 +8,13 @@ from paper.results import MACHINE, finished, variant_of
 
 from paircaps._utils.figures import new_figure
 from paircaps.errors import PaircapsError
-from paircaps.paper.experiments import Quoted, experiments
+from paircaps.paper.experiments import PaperNumber, experiments
 from paircaps.paper.plan import Choice
 from paircaps.paper.records import Summary, read_cell
 from paircaps.paper.report import write_report
 from paircaps.paper.report.cells import paper_entry, result_entry, share_in_words
 from paircaps.paper.report.curves import _middle, _over_seeds, _panel
-from paircaps.paper.report.document import Entry, Grid, Group, Section
+from paircaps.paper.report.document import ColumnGroup, Section, Table, TableCell
 from paircaps.paper.report.page import as_html, as_markdown
 from paircaps.paper.report.ranking import order_sentences
 from paircaps.paper.report.sections import section_of
@@ -164,9 +164,9 @@ def test_no_result_has_its_reason(tmp_path):
 
 
 def test_what_the_paper_prints():
-    assert paper_entry(Quoted(93.6, 0.53), True).text == "93.60 ± 0.53"
-    assert paper_entry(Quoted(88.1), False).text == "88.10"
-    assert paper_entry(Quoted(95.1), True, 1).text == "95.1"
+    assert paper_entry(PaperNumber(93.6, 0.53), True).text == "93.60 ± 0.53"
+    assert paper_entry(PaperNumber(88.1), False).text == "88.10"
+    assert paper_entry(PaperNumber(95.1), True, 1).text == "95.1"
     assert paper_entry(None, False).notes == ("not reported",)
     assert paper_entry(None, True).notes == ("not in the paper",)
 
@@ -422,7 +422,10 @@ def test_times_beside_the_paper_s(tmp_path, low, verdict):
 
 
 def section(text="<b>&amp; | x</b>"):
-    grid = Grid((Group("", ("a",)), Group("data", ("paper", "here"))), ((Entry(text), Entry("1"), Entry("2", ("n",))),))
+    grid = Table(
+        (ColumnGroup("", ("a",)), ColumnGroup("data", ("paper", "here"))),
+        ((TableCell(text), TableCell("1"), TableCell("2", ("n",))),),
+    )
     return Section("table9", "Table 9: caption", text, (), grid, (), ("No pictures: none.",), None, ("a machine",))
 
 

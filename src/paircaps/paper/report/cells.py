@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paircaps.paper.experiments import Quoted
-from paircaps.paper.plan import Choice, all_sources, paper_recipe, run_recipe
+from paircaps.paper.experiments import PaperNumber
+from paircaps.paper.plan import Choice, candidate_data, paper_recipe, run_recipe
 from paircaps.paper.records import Cell, Record, Summary, summarise
-from paircaps.paper.report.document import Entry, nothing
+from paircaps.paper.report.document import TableCell, empty_cell
 from paircaps.paper.training_length import Budget, epochs_of, share_of, total_steps
 from paircaps.training.recipe import Recipe
 from paircaps.training.recipe_io import changed_values
@@ -19,23 +19,23 @@ _WHOLE = 0.995
 """Share of the paper's length from which a training counts as as long."""
 
 
-def paper_entry(quoted: Quoted | None, is_ours: bool, decimals: int = 2) -> Entry:
+def paper_entry(quoted: PaperNumber | None, is_ours: bool, decimals: int = 2) -> TableCell:
     """What the paper prints, with as many decimals."""
     if quoted is None:
-        return nothing("not in the paper" if is_ours else "not reported")
+        return empty_cell("not in the paper" if is_ours else "not reported")
     deviation = "" if quoted.deviation is None else f" ± {quoted.deviation:.{decimals}f}"
-    return Entry(f"{quoted.mean:.{decimals}f}{deviation}")
+    return TableCell(f"{quoted.mean:.{decimals}f}{deviation}")
 
 
-def result_entry(cell: Cell, measure: str) -> Entry:
+def result_entry(cell: Cell, measure: str) -> TableCell:
     """What came out here, with what it was run with."""
     if not cell.records:
-        return nothing(cell.reason)
-    seen = summarise([100 * record.measure(measure) for record in cell.records])
+        return empty_cell(cell.reason)
+    seen = summarise([100 * record.accuracy(measure) for record in cell.records])
     notes = [*budget_notes(cell), *([cell.reason] if cell.reason else [])]
     if measure == "train":
         notes.insert(0, "of the last epoch, while it learned")
-    return Entry(percent(seen), (seeds_in_words(cell.records), *notes))
+    return TableCell(percent(seen), (seeds_in_words(cell.records), *notes))
 
 
 def percent(seen: Summary) -> str:
@@ -61,7 +61,7 @@ def budget_notes(cell: Cell) -> list[str]:
     if recipe.loss.name not in (paper.loss.name, "auto"):
         notes.append(f"{recipe.loss.name} loss")
     if recipe.evaluate.mirror:
-        rows = [record.kind("test")[-1] for record in cell.records]
+        rows = [record.rows_of("test")[-1] for record in cell.records]
         plain = [100 * row["plain_accuracy"] for row in rows if row.get("plain_accuracy") is not None]
         without = f"; {percent(summarise(plain))} without" if len(plain) == len(rows) else ""
         notes.append(f"with mirror images at test{without}")
@@ -82,12 +82,12 @@ def unlike_settings(records: Sequence[Record], *own: str) -> str:
 def _other_settings(cell: Cell) -> list[str]:
     """What was set by hand: where a recipe is neither the paper's nor that of a short training."""
     recipe = cell.records[0].recipe
-    source = next(source for source in all_sources(cell.study) if source.data == cell.data)
+    study_data = next(study_data for study_data in candidate_data(cell.study) if study_data.dataset == cell.data)
     budget = Budget(recipe.train.epochs) if recipe.train.steps is None else Budget(steps=recipe.train.steps)
     found = []
     for short in (False, True):
         choice = Choice(budget, limit=recipe.data.limit, short=short)
-        expected = run_recipe(cell.experiment, source, cell.variant, recipe.train.seed, choice)
+        expected = run_recipe(cell.experiment, study_data, cell.variant, recipe.train.seed, choice)
         changes = changed_values(expected, recipe)
         found.append({key: value for key, (_, value) in changes.items() if not key.startswith(_TOLD)})
     return [f"{key} = {value}" for key, value in min(found, key=len).items()]
@@ -103,7 +103,7 @@ def length_notes(cell: Cell) -> list[str]:
         notes.append(f"at most {recipe.data.limit:,} images of a split")
     share = share_of(recipe, paper)
     if not _WHOLE < share < 1 / _WHOLE:
-        notes.append(f"{length(recipe, paper)}: {share_in_words(share)} of {cell.experiment.whose}")
+        notes.append(f"{length(recipe, paper)}: {share_in_words(share)} of {cell.experiment.length_reference}")
     return notes
 
 

@@ -79,7 +79,7 @@ def _over_seeds(records: Sequence[Record], kind: str, name: str) -> dict[float, 
     """Values of every seed by epoch, of the epochs that all seeds have."""
     found: dict[float, list[float]] = {}
     for record in records:
-        for row in record.kind(kind):
+        for row in record.rows_of(kind):
             if name in row:
                 found.setdefault(row["epoch"], []).append(100 * row[name])
     return {epoch: values for epoch, values in sorted(found.items()) if len(values) == len(records)}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Entry:
+class TableCell:
     """A cell of a table.
 
     Args:
@@ -21,7 +21,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Group:
+class ColumnGroup:
     """Columns under a common title.
 
     Args:
@@ -34,7 +34,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Grid:
+class Table:
     """A table.
 
     Args:
@@ -42,8 +42,8 @@ class Grid:
         rows: of as many entries.
     """
 
-    groups: tuple[Group, ...]
-    rows: tuple[tuple[Entry, ...], ...]
+    groups: tuple[ColumnGroup, ...]
+    rows: tuple[tuple[TableCell, ...], ...]
 
     @property
     def columns(self) -> list[str]:
@@ -116,13 +116,13 @@ class Section:
     title: str
     claim: str
     found: tuple[Finding, ...]
-    grid: Grid
+    grid: Table
     pictures: tuple[Picture, ...]
     absent: tuple[str, ...]
-    runs: Grid | None
+    runs: Table | None
     machines: tuple[str, ...]
 
 
-def nothing(reason: str) -> Entry:
+def empty_cell(reason: str) -> TableCell:
     """A cell without a result, with the reason."""
-    return Entry("–", (reason,), pale=True)
+    return TableCell("–", (reason,), pale=True)

@@ -6,13 +6,13 @@ import base64
 from collections.abc import Sequence
 from importlib import resources
 
-from paircaps.paper.report.document import Entry, Grid, Section
+from paircaps.paper.report.document import Section, Table, TableCell
 
 PICTURES = "pictures"
 """The folder of the pictures that the Markdown shows, beside it."""
 
 
-def as_html(title: str, intro: Sequence[str], overview: Grid, sections: Sequence[Section]) -> str:
+def as_html(title: str, intro: Sequence[str], overview: Table, sections: Sequence[Section]) -> str:
     """The page."""
     from jinja2 import Environment, StrictUndefined
 
@@ -22,7 +22,7 @@ def as_html(title: str, intro: Sequence[str], overview: Grid, sections: Sequence
     return environment.from_string(text).render(title=title, intro=intro, overview=overview, sections=sections)
 
 
-def as_markdown(title: str, intro: Sequence[str], overview: Grid, sections: Sequence[Section]) -> str:
+def as_markdown(title: str, intro: Sequence[str], overview: Table, sections: Sequence[Section]) -> str:
     """The same for people who read it in a repository."""
     lines = [f"# {title}", "", *_paragraphs(intro), *_table(overview), ""]
     for section in sections:
@@ -41,7 +41,7 @@ def _paragraphs(texts: Sequence[str]) -> list[str]:
     return [line for text in texts for line in (text, "")]
 
 
-def _table(grid: Grid) -> list[str]:
+def _table(grid: Table) -> list[str]:
     head = " | ".join(_escaped(title) for title in grid.columns)
     return [
         f"| {head} |",
@@ -50,7 +50,7 @@ def _table(grid: Grid) -> list[str]:
     ]
 
 
-def _cell(entry: Entry) -> str:
+def _cell(entry: TableCell) -> str:
     notes = "; ".join(entry.notes)
     return _escaped(f"{entry.text} ({notes})" if notes else entry.text)
 

@@ -79,7 +79,7 @@ def _count(least: int, most: int) -> str:
 
 
 def _summary(cell: Cell) -> Summary:
-    return summarise([100 * record.measure("test") for record in cell.records])
+    return summarise([100 * record.accuracy("test") for record in cell.records])
 
 
 def _gap(one: Cell, other: Cell) -> str:

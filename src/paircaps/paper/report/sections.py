@@ -12,9 +12,9 @@ from paircaps.paper.plan import paper_recipe
 from paircaps.paper.records import Cell, read_cell
 from paircaps.paper.report.cells import length, paper_entry, result_entry, seeds_in_words, share_in_words
 from paircaps.paper.report.curves import draw_curves
-from paircaps.paper.report.document import Entry, Grid, Group, Picture, Section, nothing
+from paircaps.paper.report.document import ColumnGroup, Picture, Section, Table, TableCell, empty_cell
 from paircaps.paper.report.ranking import order_sentences
-from paircaps.paper.report.sheets import sheet_of
+from paircaps.paper.report.reconstructions import reconstruction_sheet
 from paircaps.paper.report.times_table import section_of_times
 from paircaps.paper.run_status import PICTURED_VARIANT
 from paircaps.paper.training_length import share_of, total_steps, training_images
@@ -53,29 +53,29 @@ def section_of(experiment: Experiment, out: Path, pictures: Path) -> Section:
     )
 
 
-def _grid(experiment: Experiment, cells: Cells) -> Grid:
-    groups = [Group("", (label,)) for label in (*experiment.labels, "Params, here")]
-    prints = experiment.kind != "curves" and not experiment.after  # figures are drawings, without a number
-    groups += [Group(column.title, ("paper", "here") if prints else ("here",)) for column in experiment.columns]
+def _grid(experiment: Experiment, cells: Cells) -> Table:
+    groups = [ColumnGroup("", (label,)) for label in (*experiment.labels, "Params, here")]
+    prints = experiment.kind != "curves" and not experiment.derived_from  # figures are drawings, without a number
+    groups += [ColumnGroup(column.title, ("paper", "here") if prints else ("here",)) for column in experiment.columns]
     rows = []
     for row in experiment.rows:
-        entries = [*(Entry(text) for text in row.cells), _sizes(experiment, row.variant, cells)]
+        entries = [*(TableCell(text) for text in row.cells), _sizes(experiment, row.variant, cells)]
         for column in experiment.columns:
             if prints:
                 entries.append(paper_entry(row.paper.get(column.key), row.variant is not None, experiment.decimals))
             entries.append(
-                nothing("quoted by the paper")
+                empty_cell("quoted by the paper")
                 if row.variant is None
                 else result_entry(cells[column.data, row.variant.name], column.measure)
             )
         rows.append(tuple(entries))
-    return Grid(tuple(groups), tuple(rows))
+    return Table(tuple(groups), tuple(rows))
 
 
-def _sizes(experiment: Experiment, variant: Variant | None, cells: Cells) -> Entry:
+def _sizes(experiment: Experiment, variant: Variant | None, cells: Cells) -> TableCell:
     """Trainable parameters of a network on each dataset that it was run on."""
     if variant is None:
-        return nothing("not built here")
+        return empty_cell("not built here")
     sizes = {}
     for study in experiment.studies:
         cell = cells[study.data, variant.name]
@@ -83,10 +83,10 @@ def _sizes(experiment: Experiment, variant: Variant | None, cells: Cells) -> Ent
             encoder, decoder = parameters_of(cell.records[0].recipe)
             sizes[study.data] = f"{encoder:,}" + (f" + {decoder:,} of the decoder" if decoder else "")
     if not sizes:
-        return nothing("not run")
+        return empty_cell("not run")
     if len(set(sizes.values())) == 1:
-        return Entry(next(iter(sizes.values())))
-    return Entry("; ".join(sizes.values()), (f"on {', '.join(sizes)}",))
+        return TableCell(next(iter(sizes.values())))
+    return TableCell("; ".join(sizes.values()), (f"on {', '.join(sizes)}",))
 
 
 def _pictures(experiment: Experiment, cells: Cells, folder: Path) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
@@ -100,7 +100,7 @@ def _pictures(experiment: Experiment, cells: Cells, folder: Path) -> tuple[tuple
         )
         made.append(Picture(experiment.name, draw_curves(experiment, list(cells.values())), caption))
     if experiment.sheet:
-        sheet = sheet_of(cells[experiment.studies[0].data, PICTURED_VARIANT], experiment.sheet, folder)
+        sheet = reconstruction_sheet(cells[experiment.studies[0].data, PICTURED_VARIANT], experiment.sheet, folder)
         if isinstance(sheet, Picture):
             made.append(sheet)
         else:
@@ -114,27 +114,29 @@ def _machines(cells: Cells) -> dict[str, str]:
     return {line: f"[{number}]" for number, line in enumerate(sorted(lines), 1)}
 
 
-def _runs(cells: Cells, machines: Mapping[str, str]) -> Grid | None:
+def _runs(cells: Cells, machines: Mapping[str, str]) -> Table | None:
     """How each cell of the table was run."""
     rows = []
     for cell in cells.values():
         if not cell.records:
             continue
         recipe, paper = cell.records[0].recipe, paper_recipe(cell.study)
-        tested = cell.records[0].kind("test")[-1]
+        tested = cell.records[0].rows_of("test")[-1]
         numbers = sorted({machines[machine_line(record.machine)] for record in cell.records})
         settings = f"{recipe.optimiser.name}, {recipe.schedule.name}, rate {recipe.optimiser.lr:g}"
         rows.append(
             (
-                Entry(cell.data),
-                Entry(cell.variant.title),
-                Entry(seeds_in_words(cell.records)),
-                Entry(f"{total_steps(recipe):,} × {min(recipe.train.batch_size, training_images(recipe.data))} images"),
-                Entry(f"{length(recipe, paper)} ({share_in_words(share_of(recipe, paper))})"),
-                Entry(settings),
-                Entry(f"{tested['images']:,}"),
-                Entry(" ".join(numbers)),
+                TableCell(cell.data),
+                TableCell(cell.variant.title),
+                TableCell(seeds_in_words(cell.records)),
+                TableCell(
+                    f"{total_steps(recipe):,} × {min(recipe.train.batch_size, training_images(recipe.data))} images"
+                ),
+                TableCell(f"{length(recipe, paper)} ({share_in_words(share_of(recipe, paper))})"),
+                TableCell(settings),
+                TableCell(f"{tested['images']:,}"),
+                TableCell(" ".join(numbers)),
             )
         )
     titles = ("data", "network", "seeds", "steps", "of the full length", "settings", "test images", "run on")
-    return Grid(tuple(Group("", (title,)) for title in titles), tuple(rows)) if rows else None
+    return Table(tuple(ColumnGroup("", (title,)) for title in titles), tuple(rows)) if rows else None

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from paircaps._utils.machine import machine_line
 from paircaps.paper.experiments import Experiment, TableRow
-from paircaps.paper.inference_times import MEASURED
+from paircaps.paper.inference_times import MEASURED_SECONDS
 from paircaps.paper.plan import study_folder
 from paircaps.paper.records import read_rows, read_times
 from paircaps.paper.report.cells import paper_entry
-from paircaps.paper.report.document import Entry, Finding, Grid, Group, Section, nothing
+from paircaps.paper.report.document import ColumnGroup, Finding, Section, Table, TableCell, empty_cell
 from paircaps.paper.report.significance import Verdict, verdict_sentence
 from paircaps.training.run_folder import RunFolder
 
@@ -27,11 +27,11 @@ def section_of_times(experiment: Experiment, out: Path) -> Section:
         out: the folder of results.
     """
     measured = {column.data: _times(experiment, column.data, out) for column in experiment.columns}
-    groups = [Group("", (label,)) for label in experiment.labels]
-    groups += [Group(column.title, ("paper, GPU", "paper, CPU", "here, CPU")) for column in experiment.columns]
+    groups = [ColumnGroup("", (label,)) for label in experiment.labels]
+    groups += [ColumnGroup(column.title, ("paper, GPU", "paper, CPU", "here, CPU")) for column in experiment.columns]
     rows = [
         tuple(
-            [Entry(text) for text in row.cells]
+            [TableCell(text) for text in row.cells]
             + [
                 entry
                 for column in experiment.columns
@@ -50,7 +50,7 @@ def section_of_times(experiment: Experiment, out: Path) -> Section:
         title=f"{experiment.title}: {experiment.caption}",
         claim=experiment.claim,
         found=tuple(_time_sentences(experiment, measured)) or (Finding("Nothing was measured here.", empty=True),),
-        grid=Grid(tuple(groups), tuple(rows)),
+        grid=Table(tuple(groups), tuple(rows)),
         pictures=(),
         absent=(),
         runs=None,
@@ -68,14 +68,14 @@ def _times(experiment: Experiment, data: str, out: Path) -> dict[str, dict]:
     return {"machine": {key: value for key, value in machine.items() if key != "kind"}, **times}
 
 
-def _time_entry(row: TableRow, times: Mapping[str, dict]) -> Entry:
+def _time_entry(row: TableRow, times: Mapping[str, dict]) -> TableCell:
     found = times.get(row.variant.name) if row.variant else None
     if found is None:
-        return nothing("not run")
-    brief = ", measured briefly" if found["seconds"] < MEASURED else ""
+        return empty_cell("not run")
+    brief = ", measured briefly" if found["seconds"] < MEASURED_SECONDS else ""
     spread = f"quartiles {found['low']:.1f} to {found['high']:.1f}, {found['repeats']} repeats{brief}"
     settings = [f"{key} = {value}" for key, value in found.get("settings", {}).items()]
-    return Entry(f"{found['median']:.1f}", (spread, *settings))
+    return TableCell(f"{found['median']:.1f}", (spread, *settings))
 
 
 def _time_sentences(experiment: Experiment, measured: Mapping[str, dict[str, dict]]) -> list[Finding]:

@@ -8,7 +8,7 @@ from paircaps._utils.files import write_whole
 from paircaps.errors import PaircapsError
 from paircaps.paper.experiments import Experiment, experiments
 from paircaps.paper.plan import RUNS
-from paircaps.paper.report.document import Entry, Grid, Group, Section
+from paircaps.paper.report.document import ColumnGroup, Section, Table, TableCell
 from paircaps.paper.report.page import PICTURES, as_html, as_markdown
 from paircaps.paper.report.sections import section_of
 
@@ -61,18 +61,18 @@ def _is_in(experiment: Experiment, out: Path) -> bool:
     return (out / RUNS / experiment.name).is_dir()
 
 
-def _overview(sections: list[Section], out: Path) -> Grid:
+def _overview(sections: list[Section], out: Path) -> Table:
     """A line an experiment: those of the paper run or not, others if they were."""
     there = {section.name: section for section in sections}
     rows = []
     for experiment in experiments().values():
         section = there.get(experiment.name)
-        if section is None and experiment.after:
+        if section is None and experiment.derived_from:
             continue
         if section is None:
-            here = Entry(f"Not run: paircaps reproduce {experiment.name} --out {out.resolve().name}", pale=True)
+            here = TableCell(f"Not run: paircaps reproduce {experiment.name} --out {out.resolve().name}", pale=True)
         else:
-            here = Entry("\n".join(finding.brief for finding in section.found), pale=section.found[0].empty)
-        rows.append((Entry(experiment.title), Entry(experiment.claim), here))
+            here = TableCell("\n".join(finding.brief for finding in section.found), pale=section.found[0].empty)
+        rows.append((TableCell(experiment.title), TableCell(experiment.claim), here))
     titles = ("of the paper", "it says", "here")
-    return Grid(tuple(Group("", (title,)) for title in titles), tuple(rows))
+    return Table(tuple(ColumnGroup("", (title,)) for title in titles), tuple(rows))

@@ -11,7 +11,7 @@ from PIL import Image
 from paircaps.paper.experiments import experiments
 from paircaps.paper.records import read_cell
 from paircaps.paper.report.document import Picture
-from paircaps.paper.report.sheets import chosen_columns, draw_apart, draw_redrawn, sheet_of
+from paircaps.paper.report.reconstructions import chosen_columns, draw_apart, draw_redrawn, reconstruction_sheet
 from paircaps.training.recipes import load_recipe
 
 LABELS = torch.tensor([[1, 2], [3, 4], [5, 6], [7, 8], [9, 0], [1, 3], [2, 4]])
@@ -70,17 +70,17 @@ def test_a_picture_is_kept_when_its_weights_are_gone(tmp_path):
     folder = finished(tmp_path, "table5", "multi-glyphs", "fm", 0, 0.5)
     facts = folder.model.read_bytes()
     saved(folder.path, small_network(size=36, labels=2), machine={"commit": "abc"})
-    drawn = sheet_of(cell_of(tmp_path), "apart", tmp_path)
+    drawn = reconstruction_sheet(cell_of(tmp_path), "apart", tmp_path)
     assert isinstance(drawn, Picture)
     assert drawn.name == "table5-multi-glyphs"
     (tmp_path / f"{drawn.name}.png").write_bytes(drawn.png)
     (folder.path / "model.safetensors").unlink()
     folder.model.write_bytes(facts)
-    kept = sheet_of(cell_of(tmp_path), "apart", tmp_path)
+    kept = reconstruction_sheet(cell_of(tmp_path), "apart", tmp_path)
     assert kept.png == drawn.png
     assert kept.caption.endswith("Drawn earlier: its weights or its images are not here now.")
     (tmp_path / f"{drawn.name}.png").write_bytes(b"no picture")
-    assert sheet_of(cell_of(tmp_path), "apart", tmp_path).startswith("No pictures: ")
+    assert reconstruction_sheet(cell_of(tmp_path), "apart", tmp_path).startswith("No pictures: ")
 
 
 @pytest.mark.usefixtures("no_data")
@@ -88,8 +88,10 @@ def test_a_report_never_downloads(tmp_path, monkeypatch):
     monkeypatch.setattr("paircaps.data.files.download.fetch", lambda *_: pytest.fail("it asked the network"))
     folder = finished(tmp_path, "table5", "multi-mnist", "fm", 0, 0.5)
     saved(folder.path, small_network(size=36, labels=2), machine={"commit": "abc"})
-    assert "not found in" in sheet_of(cell_of(tmp_path), "apart", tmp_path)
+    assert "not found in" in reconstruction_sheet(cell_of(tmp_path), "apart", tmp_path)
 
 
 def test_no_training_no_picture(tmp_path):
-    assert sheet_of(cell_of(tmp_path), "apart", tmp_path) == "No pictures: FM agreement was not run (not run)."
+    assert (
+        reconstruction_sheet(cell_of(tmp_path), "apart", tmp_path) == "No pictures: FM agreement was not run (not run)."
+    )

@@ -29,7 +29,7 @@ _PNG = b"\x89PNG\r\n"
 _RED, _PALE = "crimson", "#777777"
 
 
-def sheet_of(cell: Cell, kind: str, folder: Path) -> Picture | str:
+def reconstruction_sheet(cell: Cell, kind: str, folder: Path) -> Picture | str:
     """The pictures of a table, or why there are none.
 
     The network's weights may be gone while an earlier picture is still there: that one is then kept.
