@@ -1,4 +1,4 @@
-"""Training: a recipe in, a run folder out; exact to the bit however often it is interrupted."""
+"""Training by recipes, in folders that resume exactly after any interruption."""
 
 from __future__ import annotations
 

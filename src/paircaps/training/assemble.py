@@ -1,4 +1,4 @@
-"""From a recipe to the parts of a training: device, memory format, batches, network and loss."""
+"""The parts of a training, built from a recipe: device, memory format, loader, network and loss."""
 
 from __future__ import annotations
 
@@ -16,33 +16,49 @@ from paircaps.training.recipe import Recipe, Run, options_of
 from paircaps.training.schedule import images_per_step, steps_per_epoch
 
 _LEAST_CHANNELS = 8
-"""Of a strided 1×1 convolution in channels_last on a CPU; with fewer, torch 2.13 writes past its memory (LOG.md)."""
+"""Fewest input channels of a strided 1×1 convolution for channels_last: with fewer, torch 2.13 writes past the end of
+its memory on CPUs (LOG.md)."""
 
 
 def choose_device(run: Run) -> torch.device:
-    """The device of a run; ``auto`` is the fastest there is."""
-    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    name = next(name for name, is_there in there.items() if is_there) if run.device == "auto" else run.device
-    if not there[name]:
-        have = ", ".join(device for device, is_there in there.items() if is_there)
-        raise RecipeError(f"run.device: this machine has no {name}, only {have}")
+    """The device of a run; ``auto`` is the fastest one of this machine.
+
+    Args:
+        run: section ``run`` of the recipe.
+    """
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    names = [name for name, is_available in available.items() if is_available]
+    name = names[0] if run.device == "auto" else run.device
+    if name not in names:
+        raise RecipeError(f"run.device: this machine has no {name}, only {', '.join(names)}")
     return torch.device(name)
 
 
 def memory_format(recipe: Recipe, module: nn.Module) -> torch.memory_format:
-    """How images and kernels lie in memory: channels last if the recipe says so and PyTorch can."""
-    risky = any(
+    """Memory format of images and kernels: channels last if the recipe says so and PyTorch can do it safely.
+
+    Args:
+        recipe: the recipe.
+        module: network that will be trained.
+    """
+    unsafe = any(
         isinstance(part, nn.Conv2d)
         and part.kernel_size == (1, 1)
         and part.stride != (1, 1)
         and part.in_channels < _LEAST_CHANNELS
         for part in module.modules()
     )
-    return torch.channels_last if recipe.train.channels_last and not risky else torch.contiguous_format
+    return torch.channels_last if recipe.train.channels_last and not unsafe else torch.contiguous_format
 
 
 def build_objective(recipe: Recipe, datasets: Datasets, device: torch.device) -> Objective:
-    """The network of a recipe and its loss, on a device; its first weights depend on the seed alone."""
+    """Network and loss of a recipe, on a device; the first weights depend on ``train.seed`` alone.
+
+    Args:
+        recipe: the recipe.
+        datasets: its images, which decide size, channels and classes.
+        device: where the network is put.
+    """
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(recipe.train.seed)
@@ -57,7 +73,15 @@ def build_objective(recipe: Recipe, datasets: Datasets, device: torch.device) ->
 
 
 def network_spec(recipe: Recipe, dataset: ImageDataset) -> NetworkSpec:
-    """The network of a recipe for the images of a dataset."""
+    """Specification of the network of a recipe for the images of a dataset.
+
+    Whether images are standardised (``data.standardise``) is decided here, once: the preparation is part of the
+    network, which applies it in training, evaluation and prediction alike.
+
+    Args:
+        recipe: the recipe.
+        dataset: images that the network takes.
+    """
     channels, height, width = dataset.shape
     side = recipe.augment.crop_size
     crop = (height, width) if side is None else (side, side)
@@ -103,12 +127,19 @@ def training_loader(recipe: Recipe, datasets: Datasets, processes: Processes) ->
 
 
 def require_trainable(recipe: Recipe, objective: Objective, datasets: Datasets, processes: Processes) -> None:
-    """Batch norm has nothing to learn from one image, and says so late and in its own words."""
+    """Raise an error if batch norm would see fewer than two images at a time; PyTorch would only say so in a step.
+
+    Args:
+        recipe: for batch size and accumulation.
+        objective: network and loss.
+        datasets: images of the training.
+        processes: all processes of the training.
+    """
     if not any(isinstance(part, _BatchNorm) for part in objective.modules()):
         return
     images = images_per_step(len(datasets.train), recipe.train.batch_size)
     accumulate = recipe.train.accumulate
-    share = images // processes.world_size // accumulate  # of one process, at a time
+    share = images // processes.world_size // accumulate  # images of one process at a time
     together = share if not recipe.train.sync_norm else images // accumulate
     if together < 2 or (processes.world_size > 1 and share < 1):
         raise RecipeError(

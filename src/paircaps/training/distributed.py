@@ -1,7 +1,7 @@
-"""Several processes as one: started by torchrun, joined by gloo on CPUs and nccl on GPUs.
+"""Training in several processes, started by torchrun and connected by gloo on CPUs and nccl on GPUs.
 
-Sums, bytes and decisions travel as CPU tensors over gloo, so that every process decides alike and no pickle is needed;
-gradients travel by DistributedDataParallel, over the backend of the device.
+Sums, bytes and decisions are exchanged as CPU tensors over gloo, so that every process decides alike and no pickle is
+needed; DistributedDataParallel exchanges gradients, over the backend of the device.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from paircaps.layers.norms import CapsuleNorm, keep_statistics, scale_and_shift
 from paircaps.votes.fold_norm import Statistics
 
 PATIENCE = timedelta(minutes=10)
-"""How long a process waits for the others; one that dies is noticed at once, for its connections close."""
+"""Longest time that a process waits for the others; a dead one is noticed at once, because its connections close."""
 
 
 @dataclass(frozen=True)
 class Processes:
-    """One process among all of them.
+    """Rank of this process among all processes of a training, and how they exchange data.
 
     Args:
-        rank: its number.
-        world_size: how many there are.
-        local_rank: its number on this machine.
-        group: over which CPU tensors travel.
+        rank: number of this process, from 0.
+        world_size: number of processes.
+        local_rank: number of this process among those of its machine.
+        group: process group for CPU tensors; None with one process.
     """
 
     rank: int = 0
@@ -46,23 +46,30 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this is the one that writes files and talks."""
+        """True on rank 0."""
         return self.rank == 0
 
     def sum(self, values: Sequence[float]) -> list[float]:
-        """Each value added up over all processes."""
+        """Sum of each value over all processes."""
         if self.world_size == 1:
             return [float(value) for value in values]
         return self.sum_tensor(torch.tensor(values, dtype=torch.float64)).tolist()
 
     def sum_tensor(self, values: Tensor) -> Tensor:
-        """A CPU tensor added up over all processes."""
+        """Sum a CPU tensor over all processes, in place, and return it."""
         if self.world_size > 1:
             dist.all_reduce(values, group=self.group)
         return values
 
     def share(self, content: bytes | None) -> bytes:
-        """Bytes of the first process, at every process."""
+        """Send bytes from rank 0 to all processes.
+
+        Args:
+            content: bytes to send on rank 0; ignored on the others.
+
+        Returns:
+            The bytes of rank 0.
+        """
         if self.world_size == 1:
             assert content is not None
             return content
@@ -77,9 +84,10 @@ class Processes:
 
     @contextmanager
     def first_only(self) -> Iterator[bool]:
-        """A block for the first process; the others wait for it, and stop too if it fails.
+        """Context manager for work of rank 0: the others wait for it, and raise an error if it fails.
 
-        Yields whether this is the first one.
+        Yields:
+            True on rank 0.
         """
         error: BaseException | None = None
         try:
@@ -93,7 +101,7 @@ class Processes:
                 raise TrainingError("another process could not go on; its message says why")
 
     def wrap(self, module: nn.Module, device: torch.device) -> nn.Module:
-        """The module with its gradients averaged over all processes."""
+        """The module, with gradients averaged over all processes."""
         if self.world_size == 1:
             return module
         devices = [device.index] if device.type == "cuda" else None
@@ -102,7 +110,11 @@ class Processes:
 
 @contextmanager
 def joined_processes(device_type: str) -> Iterator[Processes]:
-    """Join the processes that torchrun started, or be the only one."""
+    """Connect the processes that torchrun started; without torchrun there is one process.
+
+    Args:
+        device_type: ``"cpu"``, ``"cuda"`` or ``"mps"``.
+    """
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         yield Processes()
         return
@@ -118,13 +130,13 @@ def joined_processes(device_type: str) -> Iterator[Processes]:
 
 
 def is_lost_peer(error: Exception) -> bool:
-    """Whether an error says that another process is gone."""
+    """True if an error says that another process of the training is gone."""
     text = str(error).lower()
     return dist.is_initialized() and any(word in text for word in ("gloo", "nccl", "connection", "peer", "timed out"))
 
 
 class _Sum(torch.autograd.Function):
-    """A sum over all processes, through which gradients flow back: they are summed on their way too."""
+    """Differentiable sum over all processes; its gradient is the sum of the gradients of all processes."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -140,12 +152,13 @@ class _Sum(torch.autograd.Function):
 
 
 class SyncedNorm(_BatchNorm):
-    """Batch norm over the images of all processes, with the weights and statistics of another batch norm.
+    """Batch norm over the images of all processes: two processes with 64 images each compute what one with 128 does.
 
-    PyTorch's own does this on GPUs only. With it two processes of 64 images compute what one of 128 does.
+    Hand-written because :class:`torch.nn.SyncBatchNorm` works on GPUs only and cannot be folded into votes, as
+    :meth:`fold` can.
 
     Args:
-        norm: the one it takes the place of.
+        norm: batch norm to replace, whose weights and statistics are used.
     """
 
     def __init__(self, norm: _BatchNorm) -> None:
@@ -161,7 +174,7 @@ class SyncedNorm(_BatchNorm):
         pass
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalise (B, C, ...), or of capsules (..., *shape)."""
+        """Normalise images (B, C, ...), or capsules (..., *shape)."""
         x = input.reshape(-1, self.num_features) if self.flat else input
         if not self.training:
             return F.batch_norm(
@@ -174,7 +187,7 @@ class SyncedNorm(_BatchNorm):
         return out.to(input.dtype).reshape(input.shape)
 
     def _statistics(self, x: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-        """Mean and variance of each channel over all processes, in two passes, for the one-pass form cancels."""
+        """Mean and variance of each channel over all processes; in two passes, because E[x²] − E[x]² cancels."""
         over = [axis for axis in range(x.dim()) if axis != 1]
         count = x.new_tensor([x.numel() / self.num_features])
         dist.all_reduce(count)
@@ -184,23 +197,29 @@ class SyncedNorm(_BatchNorm):
         return mean, variance
 
     def fold(self, statistics: Statistics, count: int) -> tuple[Tensor, Tensor]:
-        """What :meth:`forward` does to capsules, as a scale and a shift, from this process's statistics."""
+        """Scale and shift that do to capsules what :meth:`forward` does.
+
+        Args:
+            statistics: returns mean and variance over the capsules of this process.
+            count: number of values per channel in this process.
+        """
         if not self.training:
             assert self.running_mean is not None
             assert self.running_var is not None
             return scale_and_shift(self, self.running_mean.clone(), self.running_var.clone(), self.shape)
-        mean, variance = statistics()
-        everywhere = mean.new_tensor([count])
-        dist.all_reduce(everywhere)
-        share = count / everywhere
-        common = _Sum.apply(mean * share)
-        variance = _Sum.apply((variance + (mean - common).square()) * share)
-        keep_statistics(self, common, variance * everywhere / (everywhere - 1).clamp_min(1))
-        return scale_and_shift(self, common, variance, self.shape)
+        # mean and variance over all processes from those of each: the law of total variance
+        own_mean, own_variance = statistics()
+        total = own_mean.new_tensor([count])
+        dist.all_reduce(total)
+        share = count / total
+        mean = _Sum.apply(own_mean * share)
+        variance = _Sum.apply((own_variance + (own_mean - mean).square()) * share)
+        keep_statistics(self, mean, variance * total / (total - 1).clamp_min(1))
+        return scale_and_shift(self, mean, variance, self.shape)
 
 
 def synchronise_norms(module: nn.Module) -> None:
-    """Put a :class:`SyncedNorm` in place of every batch norm of a module."""
+    """Replace every batch norm of a module by a :class:`SyncedNorm`."""
     for name, child in module.named_children():
         if isinstance(child, _BatchNorm):
             setattr(module, name, SyncedNorm(child))

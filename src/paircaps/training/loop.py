@@ -1,7 +1,7 @@
-"""The training loop, for every experiment: save if due, evaluate if due, step, log.
+"""The training loop: evaluate if due, save if due, step, log.
 
-Where it stands is a :class:`State`; everything else is a pure function of the recipe and the step. So a run that is
-killed at any moment goes on from its newest checkpoint to the very same end.
+Everything that changes from step to step is in a :class:`State`; all else is a pure function of the recipe and the
+step. So a run that is killed at any moment continues from its newest checkpoint to the same result, bit for bit.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from paircaps.training.state import Counters, State, Sums, create_average
 from paircaps.training.step import NotFinite, Stepper
 
 _NO_MEMORY = r"not enough memory|can't allocate|alloc_cpu|out of memory|invalid buffer size"
-"""How PyTorch says it, on its devices."""
+"""Words of PyTorch's errors when memory runs out, on all its devices."""
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """How a run ended.
+    """Result of a finished run.
 
     Args:
-        folder: where it is.
-        trained: what ``model.json`` says of it.
-        resumed_at: the step it went on from; None if it was finished before.
+        folder: where the run is.
+        trained: section ``trained`` of ``model.json``: dataset, accuracies, loss, steps, machine.
+        resumed_at: step that this call began at; None if the run was finished before.
     """
 
     folder: Path
@@ -63,16 +63,16 @@ class TrainingResult:
 
 
 def train(recipe: Recipe, out: Path | str, *, fresh: bool = False, quiet: bool = True) -> TrainingResult:
-    """Train by a recipe, in a folder; called again, it goes on where it stopped.
+    """Train a network by a recipe; the same call on the same folder continues a run that was stopped.
 
     Args:
-        recipe: what to do.
-        out: the folder of the run.
-        fresh: remove a run that is there, and start over.
-        quiet: show no progress.
+        recipe: the recipe, as :func:`paircaps.training.recipes.load_recipe` gives it.
+        out: folder of the run.
+        fresh: True to remove a run that is there and start over.
+        quiet: True to show no progress.
 
     Raises:
-        PaircapsError: that says what is wrong, and what to do.
+        PaircapsError: if something is wrong that the user can change; the message says what.
         Stopped: after SIGINT or SIGTERM; the state is saved.
     """
     if not isinstance(recipe, Recipe):
@@ -84,23 +84,25 @@ def train(recipe: Recipe, out: Path | str, *, fresh: bool = False, quiet: bool =
         processes = stack.enter_context(joined_processes(device.type))
         folder = RunFolder(Path(out).expanduser())
         try:
+            # rank 0 locks the folder until the end, and checks that it holds this run or none
             with processes.first_only() as first:
                 if first:
                     folder = stack.enter_context(locked_folder(folder.path))
                     prepare(folder, recipe, fresh)
+            # a finished run is not trained again
             finished = json.loads(processes.share(_finished(folder) if processes.first else None))
             if finished:
                 return TrainingResult(folder.path, finished, None)
             return Training(recipe, folder, processes, device, quiet or not processes.first).run()
         except (RuntimeError, MemoryError) as error:
-            told = _in_words(error)
-            if told is None:
+            translated = _translate(error)
+            if translated is None:
                 raise
-            raise told from error
+            raise translated from error
 
 
-def _in_words(error: RuntimeError | MemoryError) -> TrainingError | None:
-    """What PyTorch says of a lost process or a lack of memory, as an error that tells what to do; None of others."""
+def _translate(error: RuntimeError | MemoryError) -> TrainingError | None:
+    """PyTorch's error of a lost process or a lack of memory as one that says what to do; None for other errors."""
     if is_lost_peer(error):
         return TrainingError("lost another process of this training; the next start goes on from the newest checkpoint")
     if isinstance(error, MemoryError) or re.search(_NO_MEMORY, str(error), re.IGNORECASE):
@@ -112,7 +114,7 @@ def _in_words(error: RuntimeError | MemoryError) -> TrainingError | None:
 
 
 def _finished(folder: RunFolder) -> bytes:
-    """What a finished run says of itself, as JSON; null of one that is not."""
+    """Section ``trained`` of a finished run's ``model.json`` as JSON; ``null`` if the run is not finished."""
     trained = None
     if folder.model.exists():
         try:
@@ -124,15 +126,15 @@ def _finished(folder: RunFolder) -> bytes:
 
 
 class Training:
-    """One start of a run.
+    """One start of a run, from its newest checkpoint or from the beginning.
 
     Args:
-        recipe: what to do.
-        folder: where to write, which belongs to this run and is locked.
-        processes: that train together.
-        device: to compute on.
-        quiet: show no progress.
-        datasets: other images than the recipe's.
+        recipe: recipe of the run.
+        folder: folder of the run, locked.
+        processes: all processes of the training.
+        device: where to compute.
+        quiet: True to show no progress.
+        datasets: images to use instead of the recipe's.
     """
 
     def __init__(
@@ -145,14 +147,17 @@ class Training:
         datasets: Datasets | None = None,
     ) -> None:
         self.recipe, self.folder, self.processes, self.quiet = recipe, folder, processes, quiet
+        self.stop = StopSignals()
+
+        # images, and how many steps they make
         self.datasets = (datasets or load_datasets(recipe.data)).to(device)
         self.loader = training_loader(recipe, self.datasets, processes)
         images, batch_size = len(self.datasets.train), recipe.train.batch_size
         self.steps_per_epoch = steps_per_epoch(images, batch_size)
         self.images_per_step = images_per_step(images, batch_size)
         self.steps = count_steps(recipe, self.steps_per_epoch)
-        self.stop = StopSignals()
 
+        # network, loss and everything else that steps change
         objective = build_objective(recipe, self.datasets, device)
         require_trainable(recipe, objective, self.datasets, processes)
         layout = memory_format(recipe, objective)
@@ -162,10 +167,13 @@ class Training:
         average = create_average(network, recipe.train.ema) if recipe.train.ema else None
         self.loss_name = objective.loss_name
         self.state = State(network, create_optimiser(recipe.optimiser, network), average, Counters())
-        self.checkpoints = CheckpointManager(folder, self.state, self.datasets.facts(), processes, recipe.run.keep)
+
+        # a second network for evaluation, and the checkpoints; the stepper needs the restored state
+        evaluated = build_objective(recipe, self.datasets, device)
         self.evaluator = Evaluator(
-            build_objective(recipe, self.datasets, device), recipe.evaluate, self.loader, processes, layout, self._heed
+            evaluated, recipe.evaluate, self.loader, processes, layout, self._stop_evaluation_if_asked
         )
+        self.checkpoints = CheckpointManager(folder, self.state, self.datasets.facts(), processes, recipe.run.keep)
         self.resumed_at = self.checkpoints.restore()
         self.stepper = Stepper(recipe, objective, self.state, processes, device, layout)
 
@@ -187,22 +195,33 @@ class Training:
                 signal = self.step(next(batches))
 
     def batches(self) -> Iterator[Batch]:
-        """The share that this process has of every batch still to come."""
+        """Share of this process in every batch from the current step on, without end."""
         epoch, start = divmod(self.state.counters.step, self.steps_per_epoch)
         while True:
             yield from self.loader.epoch(epoch, start)
             epoch, start = epoch + 1, 0
 
     def step(self, batch: Batch) -> int:
-        """One step and its log; the signal that some process was sent, or 0."""
+        """Take a step and log it.
+
+        Args:
+            batch: share of this process in the images of the step.
+
+        Returns:
+            Number of the signal that any process received; 0 for none.
+        """
         counters, recipe = self.state.counters, self.recipe
         epoch, place = divmod(counters.step, self.steps_per_epoch)
         lr = recipe.optimiser.lr * rate(recipe.schedule, counters.step, self.steps, self.steps_per_epoch)
+
+        # step
         try:
             sums, gradient, signal = self.stepper(batch, self.images_per_step, lr, self.stop.number)
         except NotFinite as error:
-            raise self._failed(error, epoch, place) from None
+            raise self._save_failure(error, epoch, place) from None
         counters.step += 1
+
+        # log
         counters.window.add(sums)
         counters.epoch.add(sums)
         self.log.display.advance_bar(sums.loss / sums.images, sums.right / sums.images)
@@ -218,7 +237,7 @@ class Training:
         return self.state.counters.evaluated != step and (at_end_of_epoch or step == self.steps)
 
     def _evaluate(self) -> None:
-        """The row of an epoch, with validation if images were held back for it, and a checkpoint."""
+        """Validate if images were held back for it, log the epoch, and save a checkpoint."""
         counters = self.state.counters
         row: dict[str, Any] = {"epoch": counters.step / self.steps_per_epoch, **counters.epoch.means("train_")}
         if self.datasets.validation is not None:
@@ -234,12 +253,16 @@ class Training:
         self.checkpoints.save(self.log.metrics)
 
     def _finish(self) -> dict[str, Any]:
-        """Test the best weights, once, and save them as the model."""
+        """Test the best weights once, save them as the model, and return section ``trained`` of ``model.json``."""
         counters = self.state.counters
+
+        # test
         step, weights = self.checkpoints.best_weights()
         self.evaluator.load_weights(weights)
         evaluation = self.evaluator.evaluate(self.datasets.test)
         self.log.log_row("test", {"weights_of_step": step, **evaluation.numbers()})
+
+        # save the model: from now on the run is finished
         trained = {
             "dataset": self.recipe.data.name,
             "tested_on": self.datasets.test.info.name,
@@ -271,15 +294,21 @@ class Training:
         self.checkpoints.save(self.log.metrics)
         raise Stopped(signal, self.state.counters.step)
 
-    def _heed(self) -> None:
-        """Stop in the middle of an evaluation, which a resume then repeats; several processes would have to agree."""
+    def _stop_evaluation_if_asked(self) -> None:
+        """Stop after a signal during an evaluation, which a resume repeats; several processes finish it first."""
         if self.stop.number and self.processes.world_size == 1:
             self._save_and_stop(self.stop.number)
 
-    def _failed(self, error: NotFinite, epoch: int, place: int) -> TrainingError:
-        """Save a step that cannot be taken: the whole batch, of all processes, can be had again by its number."""
+    def _save_failure(self, error: NotFinite, epoch: int, place: int) -> TrainingError:
+        """Save a failed step for ``paircaps replay``, and return the error that ends the run.
+
+        Args:
+            error: loss and gradient that are not finite.
+            epoch: epoch of the step, from 0.
+            place: number of the batch within the epoch, from 0.
+        """
         with self.processes.first_only() as first:
-            if first:
+            if first:  # the batch of all processes follows from its number
                 batch = training_loader(self.recipe, self.datasets, Processes()).batch(epoch, place)
                 save_failure(self.folder, self.checkpoints.pack(), self.state.counters, batch, error)
         return TrainingError(
@@ -288,10 +317,10 @@ class Training:
             "help, with --fresh or in another folder"
         )
 
-    # --- what is written and shown -------------------------------------------------------------------------------
+    # --- log -----------------------------------------------------------------------------------------------------
 
     def open_log(self, stack: ExitStack) -> None:
-        """Open what is written and shown, until the stack is closed."""
+        """Open the log of this start; it is closed with the stack."""
         counters = self.state.counters
         display = ProgressDisplay(self.steps, counters.step, self.loader.batch_size, self.quiet)
         tensorboard = self.recipe.run.tensorboard
@@ -301,11 +330,13 @@ class Training:
     def _first_line(self) -> str:
         if self.resumed_at is not None:
             return f"{self.folder.path}: going on from step {self.resumed_at:,} of {self.steps:,}"
-        model, datasets = self.recipe.model, self.datasets
-        held = 0 if datasets.validation is None else len(datasets.validation)
-        routed = f", {model.routing}" if any(isinstance(part, Routing) for part in self.state.network.modules()) else ""
+        datasets = self.datasets
+        has_routing = any(isinstance(part, Routing) for part in self.state.network.modules())
+        settings = self.recipe.model
+        model = f"{settings.name}, {settings.routing}" if has_routing else settings.name
+        held_back = 0 if datasets.validation is None else len(datasets.validation)
         return (
-            f"{self.folder.path}: {model.name}{routed}, {self.loss_name} loss; {len(datasets.train):,} images to train "
-            f"on, {held:,} to choose by, {len(datasets.test):,} to test on; steps: {self.steps:,} of "
+            f"{self.folder.path}: {model}, {self.loss_name} loss; {len(datasets.train):,} images to train on, "
+            f"{held_back:,} to choose by, {len(datasets.test):,} to test on; steps: {self.steps:,} of "
             f"{self.images_per_step:,}"
         )

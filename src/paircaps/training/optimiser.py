@@ -1,4 +1,4 @@
-"""The optimisers of a recipe, and which weights decay."""
+"""Optimisers of a recipe, and the weights that decay."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from paircaps.training.recipe import Optimiser
 
 
 def create_optimiser(settings: Optimiser, module: nn.Module) -> torch.optim.Optimizer:
-    """An optimiser of all weights of a module."""
+    """Optimiser of all weights of a module; only kernels decay.
+
+    Args:
+        settings: section ``optimiser`` of the recipe.
+        module: network to train.
+    """
     kernels = kernels_of(module)
     others = [parameter for parameter in module.parameters() if all(parameter is not kernel for kernel in kernels)]
     groups = [

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a wish: the loop finishes its step, saves, and only then does the process end."""
+"""SIGINT and SIGTERM: the training loop finishes its step and saves a checkpoint before the process ends."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ __all__ = ["PATIENCE", "StopSignals", "Stopped"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PATIENCE = 8.0
-"""Seconds from a signal to the end, whatever is going on: a step of a large network can take longer."""
+"""Seconds after a signal until the process ends in any case: a step of a large network can take longer."""
 
 
 class StopSignals:
-    """Within its block the first SIGINT or SIGTERM is noted in ``number``, and later ones change nothing.
+    """Context manager that stores the first SIGINT or SIGTERM in ``number``; later ones change nothing.
 
-    Python runs a signal's handler only between two of its own instructions, and a backward pass is one of them, however
-    long. So a thread watches too, which the operating system tells at once, and ends the process when patience does.
+    Python runs a signal's handler only between two of its own instructions, and a backward pass is one instruction,
+    however long. So a thread listens too, on a socket that the operating system writes to at once, and ends the process
+    when the patience is over.
 
     Args:
-        patience: seconds from a signal to the end.
+        patience: seconds after a signal until the process ends in any case.
     """
 
     def __init__(self, patience: float = PATIENCE) -> None:
@@ -35,15 +36,15 @@ class StopSignals:
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> StopSignals:
-        if threading.current_thread() is not threading.main_thread():  # others cannot catch signals
+        if threading.current_thread() is not threading.main_thread():  # Python's other threads cannot catch signals
             return self
-        self._ears, self._mouth = socket.socketpair()
-        self._mouth.setblocking(False)
-        self._wakeup_before = signal.set_wakeup_fd(self._mouth.fileno(), warn_on_full_buffer=False)
-        self._watcher = threading.Thread(target=self._watch, daemon=True)
-        self._watcher.start()
+        self._receiver, self._sender = socket.socketpair()
+        self._sender.setblocking(False)
+        self._wakeup_before = signal.set_wakeup_fd(self._sender.fileno(), warn_on_full_buffer=False)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
         for number in _SIGNALS:
-            self._before[number] = signal.signal(number, self._note)
+            self._before[number] = signal.signal(number, self._store)
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
@@ -52,33 +53,33 @@ class StopSignals:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
         signal.set_wakeup_fd(self._wakeup_before)
-        self._mouth.close()  # which ends the watch
-        self._watcher.join()
-        self._ears.close()
+        self._sender.close()  # ends the thread
+        self._listener.join()
+        self._receiver.close()
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _store(self, number: int, frame: FrameType | None) -> None:
         self.number = self.number or number
 
-    def _watch(self) -> None:
-        """Wait for a signal, and then for the end of the block, but not for ever."""
-        while heard := self._ears.recv(1):
-            if heard[0] in _SIGNALS:
+    def _listen(self) -> None:
+        """Wait for a signal, then for the end of the block; end the process if that takes too long."""
+        while received := self._receiver.recv(1):
+            if received[0] in _SIGNALS:
                 break
         else:
             return
         end = time.monotonic() + self.patience
         while (left := end - time.monotonic()) > 0:
-            self._ears.settimeout(left)
+            self._receiver.settimeout(left)
             try:
-                if not self._ears.recv(64):
+                if not self._receiver.recv(64):
                     return
             except TimeoutError:
                 break
-        _leave(heard[0])
+        _end_process(received[0])
 
 
-def _leave(number: int) -> None:
-    """End the process in the middle of a step; the checkpoints on disk are whole, whatever was being written."""
+def _end_process(number: int) -> None:
+    """End the process in the middle of a step; checkpoints on the disk are complete, whatever was being written."""
     text = f"paircaps: stopped by {signal.Signals(number).name} in the middle of a step; the newest checkpoint stands\n"
     with contextlib.suppress(OSError):
         os.write(2, text.encode())
