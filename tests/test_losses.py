@@ -53,8 +53,18 @@ def test_an_outcome_sums_over_images():
     error = (drawn - images).square().sum()
     alone = F.cross_entropy(capsules.activation, labels, reduction="sum", label_smoothing=0.1)
     torch.testing.assert_close(outcome.loss, alone + 0.25 * error)
-    torch.testing.assert_close(outcome.drawing, 0.25 * error)
+    torch.testing.assert_close(outcome.reconstruction, 0.25 * error)
     assert outcome.right == (capsules.activation.argmax(-1) == labels).sum()
+
+
+def test_training_and_evaluation_share_one_loss():
+    objective = Objective(network(decoder="dense"), Loss(decoder_weight=0.25)).eval()
+    images, labels = torch.rand(5, 1, 16, 16), torch.tensor([0, 1, 2, 3, 0])
+    capsules = objective.network(images)
+    losses = objective.losses(capsules.activation, labels, objective.network.decoder(capsules, labels), images)
+    torch.testing.assert_close(objective(images, labels, images).loss, losses.total)
+    assert losses.double().total.item() == losses.class_loss.item() + 0.25 * losses.squared_error.item()
+    assert objective.losses(capsules.activation, labels, None, images).total == losses.class_loss
 
 
 def test_two_labels_are_both_present():

@@ -1,4 +1,4 @@
-"""What a network is trained for: a loss of its activations, plus that of its drawings times a weight."""
+"""Training objective: class loss plus a weight times the squared error of the reconstruction."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from paircaps.functional import margin_loss, reconstruction_loss
 from paircaps.network import DECODERS, Network, most_active
 
 ClassLoss = Callable[[Tensor, Tensor], Tensor]
-"""Activations (B, J) and labels (B,) or (B, D) to the sum of the losses of all images."""
+"""From activations (B, J) and labels, (B,) or (B, D), to the sum of the class losses of all images."""
 
 
 @dataclass(frozen=True)
 class Loss:
-    """What is minimised.
+    """Settings of the training objective.
 
     Args:
-        name: cross-entropy of a softmax (E11, one label an image), margin (E10, any number of them), or auto: margin
-            for activations in 0..1 (dynamic, em) and for several labels, cross-entropy for the others (fm, pooling).
+        name: class loss: cross-entropy of a softmax (E11, one label an image), margin (E10, any number of labels), or
+            auto: margin for activations in 0..1 (dynamic, em) and for several labels, else cross-entropy (fm, pooling).
         label_smoothing: share of the cross entropy's target that is spread over all classes.
-        over_classes: margin as a sum over classes (the paper's text) or their mean (its runs).
-        decoder: that redraws the input from the label's pose: none, deconv (the paper's) or dense (CapsNet's).
-        decoder_weight: of the squared error of a drawing, summed over its pixels.
+        over_classes: margin loss as a sum over classes (the paper's text) or their mean (its runs).
+        decoder: decoder that reconstructs the image from the label's pose: none, deconv (the paper's) or dense
+            (CapsNet's).
+        decoder_weight: weight of the squared error of a reconstruction, summed over its pixels.
     """
 
     name: Literal["auto", "cross-entropy", "margin"] = "auto"
@@ -46,26 +47,68 @@ class Loss:
         require_within("decoder_weight", self.decoder_weight, 0, 1e6)
 
     def resolve(self, bounded: bool, labels_per_image: int) -> str:
-        """Which loss ``auto`` means."""
+        """The class loss that ``name`` stands for, ``"margin"`` or ``"cross-entropy"``.
+
+        Args:
+            bounded: whether the network's activations lie in 0..1.
+            labels_per_image: number of labels of an image.
+        """
         if self.name != "auto":
             return self.name
         return "margin" if bounded or labels_per_image > 1 else "cross-entropy"
 
 
+class Losses(NamedTuple):
+    """Parts of the loss of a batch, summed over its images.
+
+    Attributes:
+        class_loss: cross-entropy or margin loss.
+        squared_error: squared error of the reconstructions, summed over their pixels; 0 without a decoder.
+        decoder_weight: weight of the squared error.
+    """
+
+    class_loss: Tensor
+    squared_error: Tensor
+    decoder_weight: float
+
+    @property
+    def reconstruction(self) -> Tensor:
+        """The reconstructions' part of the loss."""
+        return self.decoder_weight * self.squared_error
+
+    @property
+    def total(self) -> Tensor:
+        """The loss."""
+        return self.class_loss + self.reconstruction
+
+    def double(self) -> Losses:
+        """The same in double precision, on the CPU and without gradient, to be added up over many batches."""
+        class_loss, squared_error = (part.detach().cpu().double() for part in (self.class_loss, self.squared_error))
+        return Losses(class_loss, squared_error, self.decoder_weight)
+
+
 class BatchLoss(NamedTuple):
-    """Sums over the images of a batch: the ``loss``, the ``drawing`` part of it, and how many are ``right``."""
+    """Sums over the images of a batch.
+
+    Attributes:
+        loss: loss, with gradient.
+        reconstruction: part of it that is the reconstruction's, without gradient; 0 without a decoder.
+        right: number of images whose labels are the most active classes.
+    """
 
     loss: Tensor
-    drawing: Tensor
+    reconstruction: Tensor
     right: Tensor
 
 
 class Objective(nn.Module):
-    """A network and its loss as one module: what data parallelism and compilers take.
+    """A network and its loss in one module, as data parallelism and ``torch.compile`` need them.
+
+    Training calls the module, evaluation calls :meth:`losses` on outputs of its own.
 
     Args:
-        network: to train.
-        loss: what for.
+        network: network to train or evaluate.
+        loss: settings of the loss.
     """
 
     def __init__(self, network: Network, loss: Loss) -> None:
@@ -77,24 +120,37 @@ class Objective(nn.Module):
         self.class_loss = _class_loss(self.loss_name, loss, labels_per_image)
 
     def forward(self, images: Tensor, labels: Tensor, originals: Tensor) -> BatchLoss:
-        """Judge a batch.
+        """Loss of a batch; the decoder gets the poses of the labels.
 
         Args:
             images: (B, C, H, W) in 0..1.
             labels: (B,) class indices, or (B, D).
-            originals: what a drawing should look like, (B, C, H, W), or (B, D, C, H, W).
+            originals: images to reconstruct, (B, C, H, W), or (B, D, C, H, W).
         """
         capsules = self.network(images)
-        loss = self.class_loss(capsules.activation, labels)
-        drawing = loss.new_zeros(())
-        if self.network.decoder is not None:
-            drawn = self.network.decoder(capsules, labels)
-            drawing = self.decoder_weight * reconstruction_loss(drawn, originals, "sum")
-        return BatchLoss(loss + drawing, drawing.detach(), count_right(capsules.activation.detach(), labels))
+        decoder = self.network.decoder
+        reconstruction = None if decoder is None else decoder(capsules, labels)
+        losses = self.losses(capsules.activation, labels, reconstruction, originals)
+        right = count_right(capsules.activation.detach(), labels)
+        return BatchLoss(losses.total, losses.reconstruction.detach(), right)
+
+    def losses(self, activation: Tensor, labels: Tensor, reconstruction: Tensor | None, originals: Tensor) -> Losses:
+        """Loss of a network's outputs, by its parts.
+
+        Args:
+            activation: activations of the classes, (B, J).
+            labels: (B,) class indices, or (B, D).
+            reconstruction: output of the decoder, of the shape of ``originals``; None without a decoder.
+            originals: images to reconstruct, (B, C, H, W), or (B, D, C, H, W).
+        """
+        class_loss = self.class_loss(activation, labels)
+        if reconstruction is None:
+            return Losses(class_loss, class_loss.new_zeros(()), self.decoder_weight)
+        return Losses(class_loss, reconstruction_loss(reconstruction, originals, "sum"), self.decoder_weight)
 
 
 def count_right(activation: Tensor, labels: Tensor) -> Tensor:
-    """How many images have just their labels as the most active classes."""
+    """Number of images whose labels are the most active classes."""
     return is_right(activation, labels).sum()
 
 

@@ -10,8 +10,8 @@ import torch
 
 import paircaps
 from paircaps import DynamicRouting, ResNetCapsules, ResNetPool, count_parameters, create_model, list_models
-from paircaps.models import register_model
-from paircaps.models.pooling import pooling_twin
+from paircaps.errors import PaircapsError
+from paircaps.models import pooling_twin, register_model, registry
 
 NORB = {"num_classes": 5, "image_size": 32, "vote_norm": "vote", "primary_norm": "capsule"}
 CAPSULE_MODELS = [name for name in list_models() if "pool" not in name]
@@ -98,6 +98,33 @@ def test_the_pooling_baseline_of_capsnet_is_as_large_as_its_twin(ending, argumen
 @pytest.mark.parametrize("name", CAPSULE_MODELS)
 def test_every_capsule_network_has_its_pooling_twin(name):
     assert pooling_twin(name) in POOLING_MODELS
+
+
+@pytest.mark.parametrize(
+    ("ending", "pool"), [("resnet-caps-small", "resnet-pool-small"), ("capsnet-light", "capsnet-pool-light")]
+)
+def test_a_twin_has_the_size_of_its_capsules(ending, pool):
+    assert pooling_twin(ending) == pool
+
+
+@pytest.mark.parametrize("name", POOLING_MODELS)
+def test_a_model_without_a_pooling_twin_says_so(name):
+    with pytest.raises(PaircapsError, match=f"model '{name}' has no pooling twin; these have one: capsnet, .*"):
+        pooling_twin(name)
+    with pytest.raises(ValueError, match="unknown model 'resnet-cops'; did you mean 'resnet-caps'"):
+        pooling_twin("resnet-cops")
+
+
+def test_a_model_of_ones_own_registers_its_twin(monkeypatch):
+    monkeypatch.setattr(registry._MODELS, "_factories", {**registry._MODELS._factories})
+    monkeypatch.setattr(registry, "_POOLING_TWINS", {**registry._POOLING_TWINS})
+    register_model("my-capsnet", ResNetCapsules, pooling_twin="my-pool")
+    with pytest.raises(ValueError, match="unknown model 'my-pool'"):
+        pooling_twin("my-capsnet")
+    register_model("my-pool", ResNetPool)
+    assert pooling_twin("my-capsnet") == "my-pool"
+    with pytest.raises(TypeError, match="pooling_twin must be the name of a model or None, got "):
+        register_model("other", ResNetCapsules, pooling_twin=ResNetPool)
 
 
 def test_sizing_the_baseline_draws_no_random_number():

@@ -7,7 +7,7 @@ from paircaps.models.capsnet import CapsNet
 from paircaps.models.capsnet_pool import CapsNetPool
 from paircaps.models.capsule_model import CapsuleModel
 from paircaps.models.decoder import DeconvDecoder, DenseDecoder, select_pose
-from paircaps.models.registry import create_model, is_model, list_models, register_model
+from paircaps.models.registry import create_model, is_model, list_models, pooling_twin, register_model
 from paircaps.models.resnet import ResNetBackbone
 from paircaps.models.resnet_caps import ResNetCapsules
 from paircaps.models.resnet_pool import ResNetPool
@@ -26,6 +26,7 @@ __all__ = [
     "create_model",
     "is_model",
     "list_models",
+    "pooling_twin",
     "register_model",
     "select_pose",
 ]

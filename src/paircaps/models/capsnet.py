@@ -90,4 +90,5 @@ SIZES: dict[str, dict[str, int]] = {"": {}, "-light": {"filters": 64, "groups": 
 """Widths by the ending of a name: that of the first paper, and that of the published runs."""
 
 for _ending, _size in SIZES.items():
-    register_model(f"capsnet{_ending}", partial(CapsNet, **_size))  # pyright: ignore[reportArgumentType]
+    _factory = partial(CapsNet, **_size)  # pyright: ignore[reportArgumentType]
+    register_model(f"capsnet{_ending}", _factory, pooling_twin=f"capsnet-pool{_ending}")

@@ -64,8 +64,3 @@ def matched(
         return make(head_width=max(1, 1 + round((count_parameters(other) - one) / (two - one))))
 
     return build
-
-
-def pooling_twin(name: str) -> str:
-    """The name of the pooling network that belongs to a registered capsule network."""
-    return name.replace("resnet-caps", "resnet-pool").replace("capsnet", "capsnet-pool")

@@ -1,19 +1,49 @@
-"""Models by name."""
+"""Registry of models: factories by name, and the pooling twin of each capsule network."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from paircaps._utils.registry import Registry, call_with_options
+from paircaps.errors import PaircapsError
 from paircaps.models.base import ImageModel
 from paircaps.routing import RoutingFactory
 
 _MODELS: Registry[ImageModel] = Registry("model")
+_POOLING_TWINS: dict[str, str] = {}
 
 
-def register_model(name: str, factory: Callable[..., ImageModel]) -> None:
-    """Make a model known by name; a name can be taken once."""
+def register_model(name: str, factory: Callable[..., ImageModel], *, pooling_twin: str | None = None) -> None:
+    """Make a model known by name; a name can be taken once.
+
+    Args:
+        name: name in :func:`create_model`, recipes and saved files.
+        factory: builds the model from ``num_classes``, ``in_channels``, ``image_size``, ``routing`` and its options.
+        pooling_twin: name of the network with average pooling in place of capsules that it is compared with, which
+            may be registered later; None if there is none.
+    """
+    if pooling_twin is not None and not isinstance(pooling_twin, str):
+        raise TypeError(f"pooling_twin must be the name of a model or None, got {pooling_twin!r}")
     _MODELS.register(name, factory)
+    if pooling_twin is not None:
+        _POOLING_TWINS[name] = pooling_twin
+
+
+def pooling_twin(name: str) -> str:
+    """Name of the pooling network that a registered capsule network is compared with.
+
+    Raises:
+        PaircapsError: if none was registered with it.
+    """
+    _MODELS.factory(name)  # raises if nothing has this name
+    if name not in _POOLING_TWINS:
+        known = ", ".join(sorted(_POOLING_TWINS))
+        raise PaircapsError(
+            f"model {name!r} has no pooling twin; these have one: {known}. "
+            "A model of your own is given one by register_model(name, factory, pooling_twin=...)"
+        )
+    _MODELS.factory(_POOLING_TWINS[name])
+    return _POOLING_TWINS[name]
 
 
 def list_models() -> list[str]:
@@ -39,8 +69,8 @@ def create_model(
     Args:
         name: one of :func:`list_models`.
         num_classes: capsules of the last layer.
-        in_channels: of an image.
-        image_size: its side, or (height, width).
+        in_channels: channels of an image.
+        image_size: side of an image, or (height, width).
         routing: a registered name, or a factory. A pooling baseline has none; it is sized to match the capsule
             network that has this one.
         overrides: any other argument of the model, such as ``blocks=(4, 4, 4)`` or

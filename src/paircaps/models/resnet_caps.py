@@ -92,4 +92,5 @@ SIZES: dict[str, dict[str, tuple[int, ...]]] = {
 """Sizes of the paper's models, by the ending of their names."""
 
 for _ending, _size in SIZES.items():
-    register_model(f"resnet-caps{_ending}", partial(ResNetCapsules, **_size))  # pyright: ignore[reportArgumentType]
+    _factory = partial(ResNetCapsules, **_size)  # pyright: ignore[reportArgumentType]
+    register_model(f"resnet-caps{_ending}", _factory, pooling_twin=f"resnet-pool{_ending}")

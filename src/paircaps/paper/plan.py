@@ -10,7 +10,7 @@ from typing import Any
 
 from paircaps.data.here import missing_splits, source_of
 from paircaps.data.metadata import METADATA
-from paircaps.models.pooling import pooling_twin
+from paircaps.models import pooling_twin
 from paircaps.paper.experiments import Experiment, Study, Variant
 from paircaps.paper.step_times import StepTimes, measured_or_estimated, network_name
 from paircaps.paper.time_estimate import training_time

@@ -23,7 +23,6 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from paircaps.data import Batch, ImageDataset, Loader
-from paircaps.functional import reconstruction_loss
 from paircaps.losses import Objective, is_right
 from paircaps.training.distributed import Processes, synchronise_norms
 from paircaps.training.recipe import Evaluate
@@ -265,12 +264,18 @@ def _evaluate_batch(
     activation = capsules.activation
     if mirror:
         activation = (activation + network(images.flip(-1)).activation) / 2
-    error = 0.0
+    reconstruction = None
     if network.decoder is not None:
         reconstruction = network.decoder(capsules, labels if labels.dim() == 2 else None)
-        error = float(reconstruction_loss(reconstruction, batch.reconstruction_target, "sum"))
-    loss = float(objective.class_loss(activation, labels)) + objective.decoder_weight * error
-    return EvaluatedBatch(activation.cpu(), capsules.activation.cpu(), labels.cpu(), loss, error, objective.loss_name)
+    losses = objective.losses(activation, labels, reconstruction, batch.reconstruction_target).double()
+    return EvaluatedBatch(
+        activation=activation.cpu(),
+        plain_activation=capsules.activation.cpu(),
+        labels=labels.cpu(),
+        loss=float(losses.total),
+        reconstruction_error=float(losses.squared_error),
+        loss_name=objective.loss_name,
+    )
 
 
 class Evaluator:
