@@ -158,7 +158,7 @@ def test_help_has_every_key(run):
     assert code == 0
     for key in ("--train.epochs", "--data.limit", "--model.routing", "--run.checkpoint_every", "--run.threads"):
         assert key in out
-    assert "images of a step, of all processes together" in " ".join(out.split())
+    assert "images per step, of all processes together" in " ".join(out.split())
 
 
 def test_evaluate_in_words(trained, run):

@@ -1,7 +1,7 @@
-"""A recipe: everything that decides what a training does, as frozen dataclasses. Command line and help come from them.
+"""Recipes as frozen dataclasses, one per section: everything that decides what a training does.
 
-Each section checks its own values. A section's field is named ``section.field`` in TOML, on the command line and in
-messages.
+A new key of a recipe is a field here and its line in the docstring: ``section.field`` in TOML, on the command line, in
+its help and in messages come from them. Each section checks its own values in ``__post_init__``.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from paircaps.routing import is_routing, list_routings
 
 LARGE = 1e12
 NULL = "none"
-"""What stands for None among the options of a model, a routing or a dataset."""
+"""Word for None among the options of a model, a routing or a dataset; TOML has no null."""
 
 
 def options_of(table: Mapping[str, object]) -> dict[str, object]:
-    """Options as Python takes them: TOML's lists are tuples, and ``"none"`` is None."""
+    """Options as arguments of Python functions: TOML's lists as tuples, and ``"none"`` as None."""
     values = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
     return {key: None if value == NULL else value for key, value in values.items()}
 
 
 def require_seed(seed: object) -> None:
-    """Refuse anything but a whole number of 64 bits."""
+    """Raise an error unless the seed is a whole number of 64 bits."""
     require_whole(seed=seed)
     require_within("seed", seed, -(2**63), 2**63 - 1)
 
 
 @dataclass(frozen=True)
 class Model:
-    """The network.
+    """Network to train.
 
     Args:
-        name: one of paircaps.list_models(), such as resnet-caps-small, capsnet or resnet-pool.
-        routing: one of paircaps.list_routings(): fm, dynamic, em.
-        options: other arguments of the model, such as {"blocks": [4, 4, 4]}; "none" is None.
-        routing_options: arguments of the routing, such as {"iterations": 1}.
+        name: name of the model, one of paircaps.list_models(), such as resnet-caps-small, capsnet or resnet-pool.
+        routing: name of the routing, one of paircaps.list_routings(), such as fm, dynamic or em.
+        options: other arguments of the model, such as {"blocks": [4, 4, 4]}; "none" stands for None.
+        routing_options: arguments of the routing, such as {"iterations": 1}; "none" stands for None.
     """
 
     name: str = "resnet-caps-small"
@@ -67,18 +67,20 @@ class Model:
 
 @dataclass(frozen=True)
 class Data:
-    """Images to train on, to choose by and to test on.
+    """Images for training, validation and test.
 
     Args:
-        name: one of paircaps.data.list_datasets(), or the path of a folder with one subfolder a class.
-        test: another dataset to test on; empty for the test split of the same one.
-        options: of the dataset, such as {"image_size": 32}.
-        test_options: of the dataset to test on; those of options where it is the same dataset.
-        folder: to look for files in first; empty for $PAIRCAPS_DATA and the user's cache.
-        limit: images taken of each split, at random by data.seed; all of them without it.
+        name: name of the dataset, one of paircaps.data.list_datasets(), or path of a folder with one subfolder per
+            class.
+        test: dataset to test on; empty for the test split of the same dataset.
+        options: arguments of the dataset, such as {"image_size": 32}; "none" stands for None.
+        test_options: arguments of the dataset to test on, in addition to options if it is the same dataset.
+        folder: folder that is searched for files first; empty for $PAIRCAPS_DATA and the user's cache.
+        limit: number of images used of each split, chosen at random by data.seed; all of them by default.
         validation: share of the training images that is held back, to choose the best epoch by; 0 for none.
-        seed: which images are held back, and which a limit takes; the same for every train.seed.
-        standardise: give each image mean 0 and deviation 1; otherwise it stays in 0..1.
+        seed: seed that decides which images are held back and which ones a limit takes, whatever train.seed is.
+        standardise: whether each image is scaled to mean 0 and deviation 1, in training, evaluation and prediction;
+            otherwise it stays in 0..1.
     """
 
     name: str = "glyphs"
@@ -102,18 +104,18 @@ class Data:
 
 @dataclass(frozen=True)
 class Augment:
-    """What happens to training images at random, in this order; none of it by default.
+    """Random augmentation of the training images, in this order; none by default.
 
     Args:
-        rotation: most degrees to either side.
-        scale: least and most size, as [0.8, 1.2].
-        shear: most to either side.
-        translate: most pixels, across and down; black comes in.
-        crop_padding: black pixels around an image, of which a random window is then cut.
-        crop_size: side of that window, and of the middle that is seen in evaluation; the image's own without it.
-        flip: mirror every other image.
-        brightness: most that is added to or taken from an image in 0..1.
-        contrast: least and most factor of an image's contrast, as [0.5, 1.5].
+        rotation: largest rotation to either side, in degrees.
+        scale: smallest and largest factor of the size, such as [0.8, 1.2].
+        shear: largest shear to either side.
+        translate: largest shift across and down, in pixels; the border is filled with black.
+        crop_padding: black pixels added around each image, before a random window is cut out.
+        crop_size: side of that window in pixels; evaluation uses the middle of this size; the image's own by default.
+        flip: whether images are mirrored, each with probability 1/2.
+        brightness: largest value added to or subtracted from an image in 0..1.
+        contrast: smallest and largest factor of the contrast, such as [0.5, 1.5].
     """
 
     rotation: float = 0.0
@@ -142,18 +144,20 @@ class Augment:
 
 @dataclass(frozen=True)
 class Optimiser:
-    """How weights are changed.
+    """Optimiser.
 
     Args:
-        name: sgd, adam or adamw.
-        lr: learning rate, the highest one of its schedule.
-        momentum: of sgd.
-        nesterov: look ahead along the momentum, of sgd.
-        beta1: of adam.
-        beta2: of adam.
-        eps: of adam; 1e-7 in the paper.
-        weight_decay: what is added to a kernel's gradient, times the kernel; biases, norms and EM's costs have none.
-        clip_norm: longest gradient of all weights together; longer ones are shortened to it; 0 for no limit.
+        name: name of the optimiser, sgd, adam or adamw.
+        lr: learning rate, the highest one of the schedule.
+        momentum: momentum of sgd.
+        nesterov: whether sgd uses Nesterov's momentum.
+        beta1: decay of the mean of gradients, for adam and adamw.
+        beta2: decay of the mean of squared gradients, for adam and adamw.
+        eps: number added to adam's denominator; 1e-7 in the paper.
+        weight_decay: factor of the weights that is added to their gradient; only kernels decay, not biases, norms or
+            EM's costs.
+        clip_norm: largest norm of the gradient of all weights together; a longer one is scaled down to it; 0 for no
+            limit.
     """
 
     name: Literal["sgd", "adam", "adamw"] = "adam"
@@ -179,16 +183,17 @@ class Optimiser:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How the learning rate goes.
+    """Schedule of the learning rate.
 
     Args:
-        name: constant; drops (times factor after each epoch of drops); halving (times factor every so many epochs);
-            cosine (down to final); one-cycle (up from a 25th in the share warm_up of the run, then down to final).
-        drops: epochs after which the rate drops, as [81, 122].
-        every: epochs of a halving.
-        factor: of a drop or a halving.
-        warm_up: epochs of a straight rise from 0 before any of these; of one-cycle the share of the run that rises.
-        final: share of the rate that cosine and one-cycle end at.
+        name: name of the schedule: constant; drops (times factor after each epoch in drops); halving (times factor
+            after every so many epochs); cosine (down to final); one-cycle (up from 1/25 over the share warm_up of the
+            run, then down to final).
+        drops: epochs after which the rate drops, such as [81, 122].
+        every: epochs between two reductions of halving.
+        factor: factor of the rate at each drop or reduction.
+        warm_up: epochs of a linear rise from 0 before the schedule; for one-cycle the share of the run that rises.
+        final: share of the highest rate that cosine and one-cycle end at.
     """
 
     name: Literal["constant", "drops", "halving", "cosine", "one-cycle"] = "constant"
@@ -211,19 +216,21 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Train:
-    """How long, how much at a time, how exactly.
+    """Length, batch size and precision of the training.
 
     Args:
-        epochs: to train for; with steps too, whichever comes first.
-        steps: batches to train for.
-        batch_size: images of a step, of all processes together.
-        accumulate: parts a batch is cut into to save memory; batch norm then sees one part at a time.
-        seed: of the first weights, the order of images and their augmentation.
-        precision: fp32, bf16 or fp16 (both by autocast; fp16 scales its loss).
+        epochs: number of epochs; if steps are given too, whichever ends first.
+        steps: number of steps.
+        batch_size: images per step, of all processes together.
+        accumulate: number of parts that a batch is cut into to save memory; batch norm then sees one part at a time.
+        seed: seed of the first weights, the order of images and their augmentation.
+        precision: precision of the computation, fp32, bf16 or fp16 (both by autocast; fp16 with a scaled loss).
         compile: whether torch.compile is used.
-        channels_last: keep images as (B, H, W, C) in memory, where convolutions are mostly faster.
-        ema: share of the old, as 0.999, in a running average of the weights, which is then evaluated; 0 for none.
-        sync_norm: batch norm over all processes' images together, so that their number does not change a result.
+        channels_last: whether images are kept as (B, H, W, C) in memory, which makes most convolutions faster.
+        ema: share of the old value, such as 0.999, in a moving average of the weights, which is then evaluated and
+            kept; 0 for no average.
+        sync_norm: whether batch norm is taken over the images of all processes, so that their number does not change
+            the result.
         log_every: steps between two rows of metrics.jsonl.
     """
 
@@ -255,13 +262,13 @@ class Train:
 
 @dataclass(frozen=True)
 class Evaluate:
-    """How validation and test go.
+    """Validation and test.
 
     Args:
         every: epochs between two validations.
         batch_size: images at a time.
-        mirror: take the mean of the activations of each image and of its mirror image.
-        settle: training batches from which batch norm's statistics are taken anew before an evaluation; 0 keeps the
+        mirror: whether the activations of each image and of its mirror image are averaged.
+        settle: training batches from which batch norm's statistics are computed anew before an evaluation; 0 keeps the
             running ones, which at the paper's momentum of 0.99 need some 500 steps.
     """
 
@@ -277,14 +284,14 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Run:
-    """Where and how it runs: nothing that changes what is computed, so a run may go on with other values.
+    """Device, threads and checkpoints: nothing that changes the result, so a run may be resumed with other values.
 
     Args:
-        device: auto (cuda, mps or cpu, the first there is), cpu, cuda or mps.
-        threads: of a CPU; 0 leaves it to PyTorch. A resume is exact to the bit with the same number of them.
+        device: device to compute on, cpu, cuda, mps, or auto for the first of cuda, mps and cpu that is available.
+        threads: number of CPU threads; 0 leaves it to PyTorch. A resume with the same number is exact to the bit.
         checkpoint_every: steps between two checkpoints; there is one after every validation too.
-        keep: newest checkpoints that are kept, besides the best one.
-        tensorboard: write TensorBoard events too (needs the extra paircaps[tensorboard]).
+        keep: number of newest checkpoints that are kept, besides the best one.
+        tensorboard: whether TensorBoard events are written too (needs the extra paircaps[tensorboard]).
     """
 
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
@@ -297,12 +304,12 @@ class Run:
         require_whole(threads=self.threads)
         require_within("threads", self.threads, 0, 512)
         require_positive(checkpoint_every=self.checkpoint_every)
-        require_within("keep", self.keep, 2, 1000)  # one to fall back on if the newest is damaged
+        require_within("keep", self.keep, 2, 1000)  # a second one in case the newest is damaged
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One experiment."""
+    """Recipe of a training: all its sections."""
 
     model: Model = field(default_factory=Model)
     data: Data = field(default_factory=Data)

@@ -1,7 +1,8 @@
-"""Recipes as text: TOML files and command lines to the dataclasses of a recipe, and back.
+"""Conversion of TOML files and command lines to recipes, and back.
 
-Types, choices and help are those of the dataclasses; jsonargparse reads them. What it refuses is said here in a
-sentence that names the key and what it may be.
+jsonargparse takes types, choices and help from the dataclasses of a recipe; its errors are translated here to sentences
+that name the key and what is allowed. TOML is read by the standard library and written by :func:`to_toml`, because
+jsonargparse writes it only with the package toml, a dependency more than these few lines are worth.
 """
 
 from __future__ import annotations
@@ -25,12 +26,19 @@ SECTIONS: dict[str, type] = {
     part.name: type(getattr(Recipe(), part.name)) for part in fields(Recipe)
 }  # in the order they are written
 KEYS = tuple(f"{section}.{part.name}" for section, kind in SECTIONS.items() for part in fields(kind))
-_HOW_NOT_WHAT = "run"
-"""The section that may differ between two starts of one run."""
+_NO_RESULT = "run"
+"""Section that may differ between two starts of one run."""
 
 
 def recipe_from_tree(tree: Mapping[str, Any]) -> Recipe:
-    """A recipe from sections of keys; an unknown one, or a bad value, is an error that names it."""
+    """Build a recipe from sections of keys.
+
+    Args:
+        tree: sections by name, each with values by key; what is missing keeps its default.
+
+    Raises:
+        RecipeError: if a section or key is unknown or a value is not allowed; the message names it.
+    """
     parsed = _check_types(tree)
     sections = {}
     for name, kind in SECTIONS.items():
@@ -39,19 +47,22 @@ def recipe_from_tree(tree: Mapping[str, Any]) -> Recipe:
         try:
             sections[name] = kind(**values)
         except (TypeError, ValueError) as error:
-            raise RecipeError(_placed(name, kind, str(error))) from None
+            raise RecipeError(_with_section(name, kind, str(error))) from None
     return Recipe(**sections)
 
 
 def _spell_null(options: dict[str, Any]) -> dict[str, Any]:
-    """Options with NULL for None: TOML, in which a recipe is kept, has no null."""
+    """Options with the word NULL for None: TOML, in which recipes are kept, has no null."""
     return {key: NULL if value is None else value for key, value in options.items()}
 
 
 def _check_types(tree: Mapping[str, Any]) -> Any:
+    """Values of all keys as ``section.key``, of the right types, with defaults for those that are missing."""
     for section, values in tree.items():
         if section not in SECTIONS:
-            raise RecipeError(f"unknown section {section!r}{_near(section, SECTIONS)} Sections: {', '.join(SECTIONS)}")
+            raise RecipeError(
+                f"unknown section {section!r}{_suggestion(section, SECTIONS)} Sections: {', '.join(SECTIONS)}"
+            )
         if not isinstance(values, Mapping):
             raise RecipeError(f"{section} is a section of keys, got {values!r}")
         for key in values:
@@ -66,42 +77,50 @@ def _check_types(tree: Mapping[str, Any]) -> Any:
 
 @cache
 def _tree_parser() -> Any:
-    """The parser of trees, which takes longer to build than to use."""
+    """The parser of trees; it is kept because building it takes longer than using it."""
     return recipe_parser("recipe")
 
 
 def require_key(key: str) -> None:
-    """Refuse a key that no recipe has, with the nearest one and those of its section."""
+    """Raise an error for a key that no recipe has, with the most similar key and all keys of its section.
+
+    Args:
+        key: key as ``section.key``.
+    """
     if key in KEYS:
         return
     section = key.split(".")[0]
     if section not in SECTIONS:
-        raise RecipeError(f"unknown section in {key!r}{_near(key, KEYS)} Sections: {', '.join(SECTIONS)}")
+        raise RecipeError(f"unknown section in {key!r}{_suggestion(key, KEYS)} Sections: {', '.join(SECTIONS)}")
     known = [part.name for part in fields(SECTIONS[section])]
-    raise RecipeError(f"unknown key {key!r}{_near(key, KEYS)} Keys of {section}: {', '.join(known)}")
+    raise RecipeError(f"unknown key {key!r}{_suggestion(key, KEYS)} Keys of {section}: {', '.join(known)}")
 
 
 def recipe_parser(program: str) -> Any:
-    """A jsonargparse parser with ``--section.key`` for every key of a recipe."""
-    from jsonargparse import ArgumentParser  # 0.1 s that only training needs
+    """A jsonargparse parser with ``--section.key`` for every key of a recipe.
+
+    Args:
+        program: name of the command, for its help.
+    """
+    from jsonargparse import ArgumentParser  # imported here: it takes 0.1 s that only training needs
 
     parser = ArgumentParser(prog=program, exit_on_error=False, default_env=False)
     for section, kind in SECTIONS.items():
         parser.add_class_arguments(kind, section)
         for action in parser._actions:
             if f"--{section}" in action.option_strings:
-                action.help = argparse.SUPPRESS  # a section from a file of its own: one recipe is one file
+                action.help = argparse.SUPPRESS  # --section FILE of jsonargparse is hidden: a recipe is one file
     return parser
 
 
 def overrides_to_tree(parsed: Any) -> RecipeTree:
-    """The sections of what a command line gave, and nothing else."""
+    """The keys of a recipe that a command line gave, as a tree."""
     given = parsed.as_dict() if hasattr(parsed, "as_dict") else dict(parsed)
     return {section: given[section] for section in SECTIONS if given.get(section)}
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> RecipeTree:
-    """Two trees as one; where both have a value, that of ``above``."""
+    """Merge two trees; where both have a value, that of ``above`` counts."""
     merged = dict(below)
     for key, value in above.items():
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
@@ -110,7 +129,7 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> RecipeTree:
 
 
 def in_words(error: Exception) -> str:
-    """What jsonargparse says of a bad value, as a sentence."""
+    """Sentence for an error of jsonargparse: the key, what it must be, and the value."""
     text = str(error)
     found = re.search(r'Parser key "([\w.]+)":\s*(.*)', text, re.DOTALL)
     if not found:
@@ -150,7 +169,12 @@ def _kind_in_words(key: str) -> str:
 
 
 def parse_toml(text: str, name: str) -> RecipeTree:
-    """The tree of a TOML text; ``name`` is for messages."""
+    """Parse a TOML text into a tree.
+
+    Args:
+        text: the TOML text.
+        name: name of the file, for the error message.
+    """
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -158,7 +182,7 @@ def parse_toml(text: str, name: str) -> RecipeTree:
 
 
 def to_toml(recipe: Recipe) -> str:
-    """A recipe as TOML, every key of it; what is not set is left out, for TOML has no null."""
+    """A recipe as TOML text with every key; keys that are None are left out, because TOML has no null."""
     lines = []
     for section in SECTIONS:
         lines.append(f"[{section}]")
@@ -183,12 +207,12 @@ def _toml_value(value: object) -> str:
 
 
 def differences(old: Recipe, new: Recipe) -> list[str]:
-    """Where two recipes ask for different results, a line each; how they run may differ."""
+    """One line for each key in which two recipes differ; section ``run``, which changes no result, is left out."""
     return [f"{key}: {before} there, {after} here" for key, (before, after) in changed_values(old, new).items()]
 
 
 def changed_values(old: Recipe, new: Recipe) -> dict[str, tuple[str, str]]:
-    """The same by key: the value of either, as TOML has it."""
+    """Keys in which two recipes differ, with the values of both as TOML."""
     return {
         key: (_toml_or_unset(before), _toml_or_unset(after))
         for (key, before), (_, after) in zip(_values(old), _values(new), strict=True)
@@ -216,23 +240,23 @@ def parse_setting(text: str) -> RecipeTree:
 
 def _values(recipe: Recipe) -> Iterator[tuple[str, object]]:
     for section in SECTIONS:
-        if section == _HOW_NOT_WHAT:
+        if section == _NO_RESULT:
             continue
         part = getattr(recipe, section)
         for key, value in asdict(part).items():
-            yield f"{section}.{key}", json.loads(json.dumps(value))  # tuples and lists alike
+            yield f"{section}.{key}", json.loads(json.dumps(value))  # as JSON, so that tuples and lists are equal
 
 
 def _toml_or_unset(value: object) -> str:
     return "not set" if value is None else _toml_value(value)
 
 
-def _near(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
+def _suggestion(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
     near = get_close_matches(name, list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else "."
 
 
-def _placed(section: str, kind: type, message: str) -> str:
-    """A complaint of a section's own check, with the section in front of the key it names."""
+def _with_section(section: str, kind: type, message: str) -> str:
+    """Error message of a section's own check, with the section in front of the key that it names."""
     named = any(message.startswith(f"{part.name} ") for part in fields(kind))
     return f"{section}.{message}" if named else f"{section}: {message}"
