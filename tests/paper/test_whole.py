@@ -4,7 +4,7 @@ from paircaps.cli import main
 from paircaps.paper.experiments import find_experiments
 from paircaps.paper.plan import available_data
 from paircaps.paper.records import read_cell
-from paircaps.paper.report.sections import section_of
+from paircaps.paper.report.sections import experiment_section
 
 EXPERIMENTS = {experiment.name: experiment for experiment in find_experiments(["all"])}
 
@@ -34,4 +34,4 @@ def test_reproduce_all(tmp_path, capsys):
     assert main(words) == 0
     assert "was finished already" in capsys.readouterr().err
     assert {name: (out / name).read_bytes() for name in pages} == pages
-    assert section_of(EXPERIMENTS["table5"], out, out / "pictures").absent == ()
+    assert experiment_section(EXPERIMENTS["table5"], out, out / "pictures").missing_pictures == ()

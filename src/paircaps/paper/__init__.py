@@ -1,1 +1,1 @@
-"""The paper's experiments: a recipe each, and what to make of their results."""
+"""The paper's experiments: their numbers, plan, trainings and report."""

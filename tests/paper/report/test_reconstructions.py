@@ -11,7 +11,12 @@ from PIL import Image
 from paircaps.paper.experiments import experiments
 from paircaps.paper.records import read_cell
 from paircaps.paper.report.document import Picture
-from paircaps.paper.report.reconstructions import chosen_columns, draw_apart, draw_redrawn, reconstruction_sheet
+from paircaps.paper.report.reconstructions import (
+    choose_columns,
+    draw_overlapping_digits,
+    draw_single_digits,
+    reconstruction_sheet,
+)
 from paircaps.training.recipes import load_recipe
 
 LABELS = torch.tensor([[1, 2], [3, 4], [5, 6], [7, 8], [9, 0], [1, 3], [2, 4]])
@@ -21,7 +26,7 @@ TABLE5 = experiments()["table5"]
 def test_right_wrong_and_absent_ones():
     guesses = LABELS.flip(-1)  # the order does not matter
     guesses[1] = torch.tensor([3, 9])
-    columns, right = chosen_columns(LABELS, guesses, 10)
+    columns, right = choose_columns(LABELS, guesses, 10)
     assert right == 6
     assert [(kind, index) for kind, index, _ in columns] == [
         *(("right", index) for index in (0, 2, 3, 4)),
@@ -36,12 +41,12 @@ def test_right_wrong_and_absent_ones():
 
 
 def test_an_absent_digit_is_not_one_that_was_found():
-    columns, _ = chosen_columns(torch.tensor([[2, 3]]), torch.tensor([[0, 1]]), 5)
+    columns, _ = choose_columns(torch.tensor([[2, 3]]), torch.tensor([[0, 1]]), 5)
     assert columns[-1][2].tolist() == [2, 4]
 
 
 def test_a_network_that_is_never_right_has_a_sheet_too():
-    columns, right = chosen_columns(LABELS, (LABELS + 1) % 10, 10)
+    columns, right = choose_columns(LABELS, (LABELS + 1) % 10, 10)
     assert right == 0
     assert [kind for kind, _, _ in columns] == ["wrong", "wrong", "absent", "absent"]
 
@@ -49,8 +54,8 @@ def test_a_network_that_is_never_right_has_a_sheet_too():
 @pytest.mark.parametrize(
     ("draw", "recipe", "data", "network"),
     [
-        (draw_apart, "table5", {"name": "multi-glyphs"}, {"size": 36, "labels": 2}),
-        (draw_redrawn, "table3", {"name": "translated-glyphs", "test": "affine-glyphs"}, {"size": 40}),
+        (draw_overlapping_digits, "table5", {"name": "multi-glyphs"}, {"size": 36, "labels": 2}),
+        (draw_single_digits, "table3", {"name": "translated-glyphs", "test": "affine-glyphs"}, {"size": 40}),
     ],
 )
 def test_the_sheets_are_pictures_and_the_same_again(draw, recipe, data, network):

@@ -12,13 +12,13 @@ from paircaps.paper.experiments import PaperNumber, experiments
 from paircaps.paper.plan import Choice
 from paircaps.paper.records import Summary, read_cell
 from paircaps.paper.report import write_report
-from paircaps.paper.report.cells import paper_entry, result_entry, share_in_words
-from paircaps.paper.report.curves import _middle, _over_seeds, _panel
+from paircaps.paper.report.cells import paper_cell, result_cell, share_in_words
+from paircaps.paper.report.curves import _draw_panel, _means_over_seeds, _values_by_epoch
 from paircaps.paper.report.document import ColumnGroup, Section, Table, TableCell
-from paircaps.paper.report.page import as_html, as_markdown
 from paircaps.paper.report.ranking import order_sentences
-from paircaps.paper.report.sections import section_of
+from paircaps.paper.report.sections import experiment_section
 from paircaps.paper.report.significance import critical
+from paircaps.paper.report.write import as_html, as_markdown
 from paircaps.paper.training_length import Budget
 
 PAPER = experiments()
@@ -42,7 +42,7 @@ def findings(out, name):
 def test_a_cell_says_how_it_was_run(tmp_path):
     for seed, accuracy in enumerate((0.90, 0.91, 0.92)):
         finished(tmp_path, "table3", "affine-mnist", "fm", seed, accuracy)
-    entry = result_entry(cell_of(tmp_path, "table3", "affnist", "fm"), "test")
+    entry = result_cell(cell_of(tmp_path, "table3", "affnist", "fm"), "test")
     assert entry.text == "91.00 ± 1.00"
     assert entry.notes == (
         "3 seeds: 0, 1, 2",
@@ -54,14 +54,14 @@ def test_a_cell_says_how_it_was_run(tmp_path):
 
 def test_a_full_training_of_the_paper_s_needs_no_note(tmp_path):
     finished(tmp_path, "table3", "affnist", "fm", 0, 0.93, choice=Choice())
-    entry = result_entry(cell_of(tmp_path, "table3", "affnist", "fm"), "test")
+    entry = result_cell(cell_of(tmp_path, "table3", "affnist", "fm"), "test")
     assert (entry.text, entry.notes) == ("93.00", ("one seed, 0",))
 
 
 def test_mirrored_and_limited_runs_say_so(tmp_path):
     choice = Choice(Budget(epochs=10), limit=512, short=True)
     finished(tmp_path, "table2", "cifar10", "fm", 0, 0.93, choice=choice, plain_accuracy=0.921)
-    notes = result_entry(cell_of(tmp_path, "table2", "cifar10", "fm"), "test").notes
+    notes = result_cell(cell_of(tmp_path, "table2", "cifar10", "fm"), "test").notes
     assert "at most 512 images of a split" in notes
     assert "with mirror images at test; 92.10 without" in notes
     assert any(note.startswith("10 of 163 epochs: 0.0") for note in notes)
@@ -70,7 +70,7 @@ def test_mirrored_and_limited_runs_say_so(tmp_path):
 def test_train_and_test_are_two_measures(tmp_path):
     finished(tmp_path, "table5", "multi-mnist", "fm", 0, 0.8, train_accuracy=0.85)
     cell = cell_of(tmp_path, "table5", "multi-mnist", "fm")
-    train, test = (result_entry(cell, measure) for measure in ("train", "test"))
+    train, test = (result_cell(cell, measure) for measure in ("train", "test"))
     assert [train.text, test.text] == ["85.00", "80.00"]
     assert "of the last epoch, while it learned" in train.notes
     assert "of the last epoch, while it learned" not in test.notes
@@ -78,8 +78,8 @@ def test_train_and_test_are_two_measures(tmp_path):
 
 def test_table_5_has_a_column_for_either(tmp_path):
     finished(tmp_path, "table5", "multi-mnist", "fm", 0, 0.8, train_accuracy=0.85)
-    section = section_of(PAPER["table5"], tmp_path, tmp_path)
-    assert [entry.text for entry in section.grid.rows[0][2:]] == ["95.1", "85.00", "94.5", "80.00"]
+    section = experiment_section(PAPER["table5"], tmp_path, tmp_path)
+    assert [entry.text for entry in section.table.rows[0][2:]] == ["95.1", "85.00", "94.5", "80.00"]
 
 
 # Table 6 leaves the loss to each network, and once nothing said which one had which.
@@ -87,7 +87,7 @@ def test_table_5_has_a_column_for_either(tmp_path):
 def test_another_loss_than_the_paper_s_is_told(tmp_path, table, data):
     for variant in ("fm", "em"):
         finished(tmp_path, table, data, variant, 0, 0.9)
-    notes = {v: result_entry(cell_of(tmp_path, table, data, v), "test").notes for v in ("fm", "em")}
+    notes = {v: result_cell(cell_of(tmp_path, table, data, v), "test").notes for v in ("fm", "em")}
     assert "margin loss" in notes["em"]
     assert not any("loss" in note for note in notes["fm"])
 
@@ -95,14 +95,14 @@ def test_another_loss_than_the_paper_s_is_told(tmp_path, table, data):
 def test_seeds_that_were_not_trained_alike_say_so_in_their_cell(tmp_path):
     finished(tmp_path, "table3", "affine-mnist", "fm", 0, 0.9)
     finished(tmp_path, "table3", "affine-mnist", "fm", 1, 0.5, choice=Choice(Budget(epochs=1), short=True))
-    notes = result_entry(cell_of(tmp_path, "table3", "affnist", "fm"), "test").notes
+    notes = result_cell(cell_of(tmp_path, "table3", "affnist", "fm"), "test").notes
     assert notes[1] == "seeds that were not trained alike (train.epochs)"
 
 
 def test_what_was_set_by_hand_is_told(tmp_path):
     small = Choice(Budget(epochs=2), short=True, changes={"model": {"options": {"blocks": [2, 2, 2]}}})
     finished(tmp_path, "table2", "cifar10", "fm", 0, 0.9, choice=small)
-    notes = result_entry(cell_of(tmp_path, "table2", "cifar10", "fm"), "test").notes
+    notes = result_cell(cell_of(tmp_path, "table2", "cifar10", "fm"), "test").notes
     assert notes[-1] == 'model.options = {"blocks" = [2, 2, 2]}'
     finished(tmp_path, "table2", "cifar10", "pool", 0, 0.9)
     assert "not trained alike (model.options)" in findings(tmp_path, "table2")[0].order
@@ -115,7 +115,7 @@ def test_a_schedule_that_was_set_by_hand_is_told(tmp_path, key, value):
     finished(tmp_path, "table2", "cifar10", "fm", 0, 0.9, choice=choice)
     finished(tmp_path, "table2", "cifar10", "dynamic", 0, 0.9, choice=Choice(Budget(epochs=2)))
     cells = [cell_of(tmp_path, "table2", "cifar10", name) for name in ("fm", "dynamic")]
-    by_hand, stretched = (result_entry(cell, "test").notes for cell in cells)
+    by_hand, stretched = (result_cell(cell, "test").notes for cell in cells)
     assert by_hand[-1] == f"schedule.{key} = {value}"
     assert not any(note.startswith("schedule.") for note in stretched), "its drops come earlier, but nobody set them"
 
@@ -132,12 +132,12 @@ def test_an_experiment_of_ours_is_measured_by_the_table_it_follows(tmp_path):
 def test_mirroring_is_compared_only_where_all_seeds_can(tmp_path):
     finished(tmp_path, "table2", "cifar10", "fm", 0, 0.9, plain_accuracy=0.89)
     finished(tmp_path, "table2", "cifar10", "fm", 1, 0.9)
-    assert "with mirror images at test" in result_entry(cell_of(tmp_path, "table2", "cifar10", "fm"), "test").notes
+    assert "with mirror images at test" in result_cell(cell_of(tmp_path, "table2", "cifar10", "fm"), "test").notes
 
 
 def test_almost_all_of_the_paper_s_length_is_still_less(tmp_path):
     finished(tmp_path, "table2", "cifar10", "fm", 0, 0.9, choice=Choice(Budget(epochs=163)))
-    notes = result_entry(cell_of(tmp_path, "table2", "cifar10", "fm"), "test").notes
+    notes = result_cell(cell_of(tmp_path, "table2", "cifar10", "fm"), "test").notes
     assert "163 of 163 epochs: 90 % of the paper's" in notes, "a tenth of the images is held back here"
 
 
@@ -154,21 +154,21 @@ def test_shares_in_words():
 def test_sizes_of_every_dataset(tmp_path):
     for data in ("fashion-mnist", "cifar10"):
         finished(tmp_path, "table2", data, "fm", 0, 0.9)
-    row = section_of(PAPER["table2"], tmp_path, tmp_path).grid.rows[5]
+    row = experiment_section(PAPER["table2"], tmp_path, tmp_path).table.rows[5]
     assert (row[1].text, row[1].notes) == ("903,472; 903,760", ("on fashion-mnist, cifar10",))
 
 
 def test_no_result_has_its_reason(tmp_path):
-    entry = result_entry(cell_of(tmp_path, "table2", "svhn", "fm"), "test")
-    assert (entry.text, entry.notes, entry.pale) == ("–", ("not run",), True)
+    entry = result_cell(cell_of(tmp_path, "table2", "svhn", "fm"), "test")
+    assert (entry.text, entry.notes, entry.is_empty) == ("–", ("not run",), True)
 
 
 def test_what_the_paper_prints():
-    assert paper_entry(PaperNumber(93.6, 0.53), True).text == "93.60 ± 0.53"
-    assert paper_entry(PaperNumber(88.1), False).text == "88.10"
-    assert paper_entry(PaperNumber(95.1), True, 1).text == "95.1"
-    assert paper_entry(None, False).notes == ("not reported",)
-    assert paper_entry(None, True).notes == ("not in the paper",)
+    assert paper_cell(PaperNumber(93.6, 0.53), True).text == "93.60 ± 0.53"
+    assert paper_cell(PaperNumber(88.1), False).text == "88.10"
+    assert paper_cell(PaperNumber(95.1), True, 1).text == "95.1"
+    assert paper_cell(None, False).notes == ("not reported",)
+    assert paper_cell(None, True).notes == ("not in the paper",)
 
 
 # --- sentences --------------------------------------------------------------------------------------------------------
@@ -314,14 +314,14 @@ def test_what_was_not_run_is_among_the_findings(tmp_path):
 
 def test_a_table_in_the_paper_s_own_form(tmp_path):
     finished(tmp_path, "table3", "affine-mnist", "fm", 0, 0.9)
-    section = section_of(PAPER["table3"], tmp_path, tmp_path)
-    assert section.grid.columns == ["Model", "Params, paper", "Params, here", "aff-NIST: paper", "aff-NIST: here"]
-    rows = {row[0].text: row for row in section.grid.rows}
+    section = experiment_section(PAPER["table3"], tmp_path, tmp_path)
+    assert section.table.columns == ["Model", "Params, paper", "Params, here", "aff-NIST: paper", "aff-NIST: here"]
+    rows = {row[0].text: row for row in section.table.rows}
     assert [entry.text for entry in rows["Sabour et al."]] == ["Sabour et al.", "13.40M", "–", "79.00", "–"]
     fm = rows["Ours (FM agreement)"]
     assert [entry.text for entry in fm[2:]] == ["195,376 + 186,145 of the decoder", "93.85 ± 0.29", "90.00"]
     assert rows["The same with average pooling, as many parameters without the decoder"][4].notes == ("not run",)
-    assert section.absent[0].startswith("No pictures:"), "its weights are not there"
+    assert section.missing_pictures[0].startswith("No pictures:"), "its weights are not there"
     assert section.machines == ("[1] cpu a processor; cores 2; commit abc1234",)
 
 
@@ -329,16 +329,16 @@ def test_no_empty_cell_without_its_reason(tmp_path):
     finished(tmp_path, "fig4", "cifar10", "fm", 0, 0.5)
     finished(tmp_path, "table2", "cifar10", "em", 0, 0.5)
     for experiment in PAPER.values():
-        for row in section_of(experiment, tmp_path, tmp_path).grid.rows:
+        for row in experiment_section(experiment, tmp_path, tmp_path).table.rows:
             for entry in row:
                 assert entry.text
-                assert entry.notes or not entry.pale, entry
+                assert entry.notes or not entry.is_empty, entry
 
 
 def test_every_machine_and_commit_is_named(tmp_path):
     finished(tmp_path, "table3", "affine-mnist", "fm", 0, 0.9)
     finished(tmp_path, "table3", "affine-mnist", "fm", 1, 0.9, machine={**MACHINE, "commit": "fff0000"})
-    section = section_of(PAPER["table3"], tmp_path, tmp_path)
+    section = experiment_section(PAPER["table3"], tmp_path, tmp_path)
     assert [(line[:4], line[-7:]) for line in section.machines] == [("[1] ", "abc1234"), ("[2] ", "fff0000")]
     assert section.runs.rows[0][-1].text == "[1] [2]"
 
@@ -346,9 +346,9 @@ def test_every_machine_and_commit_is_named(tmp_path):
 def test_curves_show_what_was_run_and_say_what_was_not(tmp_path):
     for seed in (0, 1):
         finished(tmp_path, "fig4", "cifar10", "fm", seed, 0.5)
-    (picture,) = section_of(PAPER["fig4"], tmp_path, tmp_path).pictures
+    (picture,) = experiment_section(PAPER["fig4"], tmp_path, tmp_path).pictures
     assert picture.png.startswith(b"\x89PNG")
-    less = section_of(PAPER["fig5"], tmp_path, tmp_path).pictures[0]
+    less = experiment_section(PAPER["fig5"], tmp_path, tmp_path).pictures[0]
     assert less.png != picture.png
 
 
@@ -359,15 +359,15 @@ def test_a_curve_is_the_mean_of_the_epochs_that_all_seeds_have(tmp_path):
     folder.metrics.write_text(
         rows + json.dumps({"kind": "epoch", "epoch": 3.0, "train_accuracy": 0.9, "validation_accuracy": 0.9}) + "\n"
     )
-    values = _over_seeds(cell_of(tmp_path, "fig4", "cifar10", "fm").records, "epoch", "validation_accuracy")
+    values = _values_by_epoch(cell_of(tmp_path, "fig4", "cifar10", "fm").records, "epoch", "validation_accuracy")
     assert list(values) == [1.0, 2.0]
-    assert _middle(values)[1] == pytest.approx([55.0, 55.0])
+    assert _means_over_seeds(values)[1] == pytest.approx([55.0, 55.0])
 
 
 def test_each_line_is_what_it_is_called(tmp_path):
     finished(tmp_path, "fig4", "cifar10", "fm", 0, 0.5)
     axis = new_figure(4, 4).subplots()
-    _panel(axis, [cell_of(tmp_path, "fig4", "cifar10", "fm")])
+    _draw_panel(axis, [cell_of(tmp_path, "fig4", "cifar10", "fm")])
     lines = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axis.get_lines()}
     assert lines["FM agreement, training"] == ([0.5], [25.0])
     assert lines["FM agreement, held back"][0] == [1.0, 2.0]
@@ -393,15 +393,15 @@ def test_times(tmp_path):
             }
         )
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    section = section_of(PAPER["table1"], tmp_path, tmp_path)
-    fm = next(row for row in section.grid.rows if row[0].text == "FM agreement")
+    section = experiment_section(PAPER["table1"], tmp_path, tmp_path)
+    fm = next(row for row in section.table.rows if row[0].text == "FM agreement")
     assert [entry.text for entry in fm] == ["FM agreement", "5.22", "203.34", "20.0", "3.60", "125.39", "–"]
     assert fm[3].notes == ("quartiles 19.0 to 40.0, 9 repeats",)
-    dynamic = next(row for row in section.grid.rows if row[0].text == "Dynamic routing (3)")
+    dynamic = next(row for row in section.table.rows if row[0].text == "Dynamic routing (3)")
     assert dynamic[3].notes == ("quartiles 19.0 to 40.0, 9 repeats", "model.options = {width = 3}")
     order = "Order for images of cifar10, in milliseconds: FM agreement 20.0, Dynamic routing (3) 31.2."
-    assert section.found[0].order == order
-    assert section.found[0].verdict == "Not to be told yet: FM agreement against Dynamic routing (3)."
+    assert section.findings[0].order == order
+    assert section.findings[0].verdict == "Not to be told yet: FM agreement against Dynamic routing (3)."
 
 
 @pytest.mark.parametrize(
@@ -418,7 +418,7 @@ def test_times_beside_the_paper_s(tmp_path, low, verdict):
     rows = [{"kind": "machine", **MACHINE}, {**common, "variant": "fm", "median": 20.0, "low": 19.0, "high": 21.0}]
     rows.append({**common, "variant": "dynamic-1", "median": low + 1, "low": low, "high": low + 2})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert section_of(PAPER["table1"], tmp_path, tmp_path).found[0].verdict == verdict
+    assert experiment_section(PAPER["table1"], tmp_path, tmp_path).findings[0].verdict == verdict
 
 
 def section(text="<b>&amp; | x</b>"):
@@ -430,7 +430,7 @@ def section(text="<b>&amp; | x</b>"):
 
 
 def test_html_escapes_and_groups():
-    page = as_html("Title", ["intro"], section().grid, [section()])
+    page = as_html("Title", ["intro"], section().table, [section()])
     assert "<b>&amp;" not in page
     assert "&lt;b&gt;&amp;amp;" in page
     assert '<th colspan="2">data</th>' in page
@@ -438,7 +438,7 @@ def test_html_escapes_and_groups():
 
 
 def test_markdown_tables_stay_tables():
-    text = as_markdown("Title", ["intro"], section().grid, [section()])
+    text = as_markdown("Title", ["intro"], section().table, [section()])
     assert "| a | data: paper | data: here |" in text
     assert "| <b>&amp; \\| x</b> | 1 | 2 (n) |" in text
 

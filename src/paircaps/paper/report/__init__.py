@@ -1,4 +1,4 @@
-"""The report: the paper's tables and figures beside ours, from what trainings left in a folder."""
+"""Report of ``paircaps reproduce``: the paper's tables and figures beside the results of trainings in a folder."""
 
 from paircaps.paper.report.write import write_report
 

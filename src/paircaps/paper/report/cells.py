@@ -1,4 +1,4 @@
-"""Numbers of the paper and of our trainings as cells: what was run with less, or on other data, says so in the cell."""
+"""Cells of a report's table: numbers of the paper, and results with notes on how their trainings differ from it."""
 
 from __future__ import annotations
 
@@ -12,45 +12,56 @@ from paircaps.paper.training_length import Budget, epochs_of, share_of, total_st
 from paircaps.training.recipe import Recipe
 from paircaps.training.recipe_io import changed_values
 
-_TOLD = ("train.epochs", "train.steps")
-"""The length, which is told anyway."""
+_LENGTH_KEYS = ("train.epochs", "train.steps")
+"""Beginnings of the keys of a training's length, which has a note of its own."""
 
-_WHOLE = 0.995
-"""Share of the paper's length from which a training counts as as long."""
+_FULL_LENGTH = 0.995
+"""Share of the paper's length from which a training counts as full length."""
 
 
-def paper_entry(quoted: PaperNumber | None, is_ours: bool, decimals: int = 2) -> TableCell:
-    """What the paper prints, with as many decimals."""
-    if quoted is None:
+def paper_cell(number: PaperNumber | None, is_ours: bool, decimals: int = 2) -> TableCell:
+    """Cell with a number of the paper.
+
+    Args:
+        number: what the paper prints; None if it prints nothing.
+        is_ours: whether the row is trained here.
+        decimals: number of decimals that the paper prints.
+    """
+    if number is None:
         return empty_cell("not in the paper" if is_ours else "not reported")
-    deviation = "" if quoted.deviation is None else f" ± {quoted.deviation:.{decimals}f}"
-    return TableCell(f"{quoted.mean:.{decimals}f}{deviation}")
+    deviation = "" if number.deviation is None else f" ± {number.deviation:.{decimals}f}"
+    return TableCell(f"{number.mean:.{decimals}f}{deviation}")
 
 
-def result_entry(cell: Cell, measure: str) -> TableCell:
-    """What came out here, with what it was run with."""
+def result_cell(cell: Cell, measure: str) -> TableCell:
+    """Cell with the result of a network, with notes on its trainings.
+
+    Args:
+        cell: results of the network.
+        measure: ``test`` or ``train`` accuracy.
+    """
     if not cell.records:
         return empty_cell(cell.reason)
-    seen = summarise([100 * record.accuracy(measure) for record in cell.records])
+    summary = summarise([100 * record.accuracy(measure) for record in cell.records])
     notes = [*budget_notes(cell), *([cell.reason] if cell.reason else [])]
     if measure == "train":
         notes.insert(0, "of the last epoch, while it learned")
-    return TableCell(percent(seen), (seeds_in_words(cell.records), *notes))
+    return TableCell(percent(summary), (seeds_in_words(cell.records), *notes))
 
 
-def percent(seen: Summary) -> str:
-    """Mean ± deviation."""
-    return f"{seen.mean:.2f}" + ("" if seen.deviation is None else f" ± {seen.deviation:.2f}")
+def percent(summary: Summary) -> str:
+    """Mean ± standard deviation, with two decimals."""
+    return f"{summary.mean:.2f}" + ("" if summary.deviation is None else f" ± {summary.deviation:.2f}")
 
 
 def seeds_in_words(records: Sequence[Record]) -> str:
-    """How many, and which."""
+    """Number of seeds, and which ones."""
     names = ", ".join(str(record.seed) for record in records)
     return f"one seed, {names}" if len(records) == 1 else f"{len(records)} seeds: {names}"
 
 
 def budget_notes(cell: Cell) -> list[str]:
-    """How a training differs from the paper's: data, length, schedule."""
+    """Notes on how trainings differ from the paper's: data, length, schedule, loss, evaluation, other settings."""
     recipe, paper = cell.records[0].recipe, paper_recipe(cell.study)
     notes = length_notes(cell)
     unlike = unlike_settings(cell.records, "train.seed")
@@ -69,18 +80,18 @@ def budget_notes(cell: Cell) -> list[str]:
 
 
 def unlike_settings(records: Sequence[Record], *own: str) -> str:
-    """Keys in which trainings differ, though they should not; empty if they are alike.
+    """Keys in which trainings differ that should be alike, separated by commas; empty if they are alike.
 
     Args:
-        records: of trainings that are put together.
-        own: beginnings of keys in which they may differ.
+        records: trainings whose results are put together.
+        own: beginnings of the keys in which they may differ.
     """
     found = {key for record in records for key in changed_values(records[0].recipe, record.recipe)}
     return ", ".join(sorted(key for key in found if not key.startswith(own)))
 
 
 def _other_settings(cell: Cell) -> list[str]:
-    """What was set by hand: where a recipe is neither the paper's nor that of a short training."""
+    """Settings that ``--set`` changed: differences from the recipe with or without ``--short``, whichever has fewer."""
     recipe = cell.records[0].recipe
     study_data = next(study_data for study_data in candidate_data(cell.study) if study_data.dataset == cell.data)
     budget = Budget(recipe.train.epochs) if recipe.train.steps is None else Budget(steps=recipe.train.steps)
@@ -89,12 +100,12 @@ def _other_settings(cell: Cell) -> list[str]:
         choice = Choice(budget, limit=recipe.data.limit, short=short)
         expected = run_recipe(cell.experiment, study_data, cell.variant, recipe.train.seed, choice)
         changes = changed_values(expected, recipe)
-        found.append({key: value for key, (_, value) in changes.items() if not key.startswith(_TOLD)})
+        found.append({key: value for key, (_, value) in changes.items() if not key.startswith(_LENGTH_KEYS)})
     return [f"{key} = {value}" for key, value in min(found, key=len).items()]
 
 
 def length_notes(cell: Cell) -> list[str]:
-    """What a training had less than the paper's: other data, fewer images, less time."""
+    """Notes on what trainings had less than the paper's: another dataset, fewer images, a shorter length."""
     recipe, paper = cell.records[0].recipe, paper_recipe(cell.study)
     notes = []
     if cell.is_stand_in:
@@ -102,22 +113,23 @@ def length_notes(cell: Cell) -> list[str]:
     if recipe.data.limit is not None:
         notes.append(f"at most {recipe.data.limit:,} images of a split")
     share = share_of(recipe, paper)
-    if not _WHOLE < share < 1 / _WHOLE:
-        notes.append(f"{length(recipe, paper)}: {share_in_words(share)} of {cell.experiment.length_reference}")
+    if not _FULL_LENGTH < share < 1 / _FULL_LENGTH:
+        notes.append(f"{length_in_words(recipe, paper)}: {share_in_words(share)} of {cell.experiment.length_reference}")
     return notes
 
 
-def length(recipe: Recipe, paper: Recipe) -> str:
-    """Of a training, beside the paper's."""
+def length_in_words(recipe: Recipe, paper: Recipe) -> str:
+    """Length of a training and that of the paper's, in steps or epochs as the paper counts."""
     if paper.train.steps is not None:
         return f"{total_steps(recipe):,} of {paper.train.steps:,} steps"
-    return f"{_short(epochs_of(recipe))} of {_short(epochs_of(paper))} epochs"
+    return f"{_two_decimals(epochs_of(recipe))} of {_two_decimals(epochs_of(paper))} epochs"
 
 
-def _short(number: float) -> str:
+def _two_decimals(number: float) -> str:
+    """A number with at most two decimals."""
     return f"{number:.2f}".rstrip("0").rstrip(".")
 
 
 def share_in_words(share: float) -> str:
-    """In percent, with two digits that say something."""
+    """A share in percent, with two significant digits."""
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"

@@ -1,4 +1,4 @@
-"""What a report is made of, before it is HTML or Markdown."""
+"""Content of a report, before it is HTML or Markdown: sections with findings, tables and pictures."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TableCell:
-    """A cell of a table.
+    """Cell of a table.
 
     Args:
         text: its content.
-        notes: what has to be known beside it, in the same cell.
-        pale: whether it says that there is nothing.
+        notes: remarks shown below the content, in the same cell.
+        is_empty: whether it says only that there is no result; shown in grey.
     """
 
     text: str
     notes: tuple[str, ...] = ()
-    pale: bool = False
+    is_empty: bool = False
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class ColumnGroup:
     """Columns under a common title.
 
     Args:
-        title: of them; empty for columns that stand alone.
-        columns: their own titles.
+        title: common title; empty for columns that stand alone.
+        columns: title of each column.
     """
 
     title: str
@@ -39,7 +39,7 @@ class Table:
 
     Args:
         groups: its columns from left to right.
-        rows: of as many entries.
+        rows: rows from top to bottom, each with one cell per column.
     """
 
     groups: tuple[ColumnGroup, ...]
@@ -47,7 +47,7 @@ class Table:
 
     @property
     def columns(self) -> list[str]:
-        """Titles of all columns, each with that of its group."""
+        """Titles of all columns, each with the title of its group before it."""
         return [
             f"{group.title}: {column}" if group.title and column else group.title or column
             for group in self.groups
@@ -57,11 +57,11 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture of a section.
+    """Picture of a section.
 
     Args:
-        name: of its file, without the ending.
-        png: its content.
+        name: name of its file, without the ending.
+        png: content of the PNG file.
         caption: what it shows.
     """
 
@@ -72,57 +72,61 @@ class Picture:
 
 @dataclass(frozen=True)
 class Finding:
-    """What came out on one dataset.
+    """Sentences on the results on one dataset.
 
     Args:
-        order: the networks, the best one first.
-        detail: how far they are apart, and whether that says anything.
-        verdict: what of it is as in the paper, and what is not.
-        empty: whether it says that there is nothing.
+        order: the networks with their results, the best one first.
+        detail: differences between networks, and whether they are clear.
+        verdict: which comparisons agree with the paper and which do not.
+        is_empty: whether it says only that there are no results.
     """
 
     order: str
     detail: str = ""
     verdict: str = ""
-    empty: bool = False
+    is_empty: bool = False
 
     def __str__(self) -> str:
-        """All of it."""
+        """All sentences."""
         return " ".join(text for text in (self.order, self.detail, self.verdict) if text)
 
     @property
     def brief(self) -> str:
-        """Without how far they are apart."""
+        """The sentences without the differences."""
         return " ".join(text for text in (self.order, self.verdict) if text)
 
 
 @dataclass(frozen=True)
 class Section:
-    """One table or figure of the paper.
+    """Section of a report: one table or figure of the paper.
 
     Args:
-        name: as on the command line.
-        title: with its caption.
-        claim: what the paper says.
-        found: what came out here.
-        grid: the paper's table and ours.
-        pictures: that belong to it.
-        absent: why pictures are missing, a sentence each.
-        runs: how the trainings were run; None if there is none.
-        machines: what they were run on, a line each.
+        name: name of the experiment on the command line.
+        title: title in the paper, with its caption.
+        claim: what the paper concludes.
+        findings: results of the trainings here, one finding per dataset.
+        table: the paper's numbers beside those of here.
+        pictures: learning curves and reconstructions.
+        missing_pictures: why pictures are missing, a sentence each.
+        runs: table of how the trainings were run; None if there are none.
+        machines: machines on which they were run, a line each.
     """
 
     name: str
     title: str
     claim: str
-    found: tuple[Finding, ...]
-    grid: Table
+    findings: tuple[Finding, ...]
+    table: Table
     pictures: tuple[Picture, ...]
-    absent: tuple[str, ...]
+    missing_pictures: tuple[str, ...]
     runs: Table | None
     machines: tuple[str, ...]
 
 
 def empty_cell(reason: str) -> TableCell:
-    """A cell without a result, with the reason."""
-    return TableCell("–", (reason,), pale=True)
+    """Cell without a result.
+
+    Args:
+        reason: why there is none.
+    """
+    return TableCell("–", (reason,), is_empty=True)

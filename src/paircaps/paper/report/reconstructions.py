@@ -1,4 +1,4 @@
-"""Tables 4 and 5: images above what a trained network redraws of them."""
+"""Tables 4 and 5: images above their reconstructions by a trained network."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from paircaps.paper.report.document import Picture
 from paircaps.training.datasets import open_dataset, tested_name, tested_options
 from paircaps.training.recipe import Data, Recipe
 
-LOOKED_AT = 500
-"""Test images that a sheet is chosen from, the first ones."""
+CHOSEN_FROM = 500
+"""Number of test images, the first ones, that those of a sheet are chosen from."""
 
 _RIGHT, _WRONG, _ABSENT, _SHOWN = 4, 2, 2, 5
 _PNG = b"\x89PNG\r\n"
@@ -30,14 +30,14 @@ _RED, _PALE = "crimson", "#777777"
 
 
 def reconstruction_sheet(cell: Cell, kind: str, folder: Path) -> Picture | str:
-    """The pictures of a table, or why there are none.
+    """Picture with the reconstructions of a table, or a sentence on why there is none.
 
-    The network's weights may be gone while an earlier picture is still there: that one is then kept.
+    If the weights or the images are gone and a picture that was drawn earlier is still there, that one is returned.
 
     Args:
-        cell: of the network that draws; its first seed does.
-        kind: ``redrawn`` or ``apart``.
-        folder: of the pictures of the report.
+        cell: results of the network, whose first seed draws.
+        kind: ``redrawn`` (Table 4) or ``apart`` (Table 5).
+        folder: folder of the report's pictures.
     """
     draw, title = _SHEETS[kind]
     name = f"{title}-{cell.data}"
@@ -57,12 +57,20 @@ def reconstruction_sheet(cell: Cell, kind: str, folder: Path) -> Picture | str:
 
 
 def _shown(settings: Data) -> str:
-    """Datasets that the pictures are of."""
+    """Names of the datasets whose images are shown."""
     return " and ".join(dict.fromkeys((settings.name, tested_name(settings))))
 
 
-def draw_redrawn(network: Network, recipe: Recipe) -> bytes:
-    """Table 4: digits as in training and as in the test, over what is redrawn of them."""
+def draw_single_digits(network: Network, recipe: Recipe) -> bytes:
+    """Draw Table 4: digits as in training and as in the test, above their reconstructions.
+
+    Args:
+        network: trained network with a decoder.
+        recipe: its recipe.
+
+    Returns:
+        The picture as PNG.
+    """
     settings = recipe.data
     halves = [
         (settings.name, _test_images(settings, settings.name, settings.options)),
@@ -70,55 +78,68 @@ def draw_redrawn(network: Network, recipe: Recipe) -> bytes:
     ]
     figure = new_figure(10.6, 3.1)
     for half, (name, dataset) in zip(figure.subfigures(1, 2), halves, strict=True):
-        _half(half, name, dataset, network)
+        _draw_half(half, name, dataset, network)
     return as_png(figure)
 
 
 def _test_images(settings: Data, name: str, options: dict[str, object]) -> ImageDataset:
-    """The test split of a dataset; a report never downloads anything."""
+    """Test split of a dataset; a report never downloads anything."""
     return open_dataset(name, "test", settings.folder, {**options, "download": False})
 
 
-def _half(figure: Any, name: str, dataset: ImageDataset, network: Network) -> None:
-    batch = dataset.batch(range(min(LOOKED_AT, len(dataset))))
+def _draw_half(figure: Any, name: str, dataset: ImageDataset, network: Network) -> None:
+    """Draw the first image of every second class, and below it its reconstruction from the most active capsule."""
+    batch = dataset.batch(range(min(CHOSEN_FROM, len(dataset))))
     first = [int((batch.labels == label).nonzero()[0]) for label in batch.labels.unique()][::2][:_SHOWN]
-    seen = reconstruct(network, batch.images[first])
+    reconstruction = reconstruct(network, batch.images[first])
     axes = figure.subplots(2, len(first), squeeze=False)
     figure.suptitle(name, fontsize=10)
     for column, index in enumerate(first):
-        label, taken = int(batch.labels[index]), int(seen.label[column, 0])
-        show(axes[0, column], seen.images[column])
-        show(axes[1, column], seen.drawings[column, 0])
-        colour = INK if taken == label else _RED
-        text = f"as {network.classes[taken]}" + ("" if taken == label else f", is {network.classes[label]}")
+        label, predicted = int(batch.labels[index]), int(reconstruction.label[column, 0])
+        show(axes[0, column], reconstruction.images[column])
+        show(axes[1, column], reconstruction.drawings[column, 0])
+        colour = INK if predicted == label else _RED
+        text = f"as {network.classes[predicted]}" + ("" if predicted == label else f", is {network.classes[label]}")
         axes[1, column].set_xlabel(text, fontsize=8, color=colour, labelpad=3)
     axes[0, 0].set_ylabel("Input", fontsize=9)
     axes[1, 0].set_ylabel("Output", fontsize=9)
 
 
-def draw_apart(network: Network, recipe: Recipe) -> bytes:
-    """Table 5: two digits over each other, redrawn in a colour each; right, wrong, and with a digit not there."""
+def draw_overlapping_digits(network: Network, recipe: Recipe) -> bytes:
+    """Draw Table 5: overlapping digits, each reconstructed in its colour; found, not found, and with an absent digit.
+
+    Args:
+        network: trained network with a decoder.
+        recipe: its recipe.
+
+    Returns:
+        The picture as PNG.
+    """
     settings = recipe.data
     dataset = _test_images(settings, tested_name(settings), tested_options(settings))
-    batch = dataset.batch(range(min(LOOKED_AT, len(dataset))))
+    batch = dataset.batch(range(min(CHOSEN_FROM, len(dataset))))
     labels = batch.targets
     with torch.no_grad(), network.evaluating():
         guesses = most_active(network(batch.images).activation, 2)
-    columns, right = chosen_columns(labels, guesses, len(network.classes))
-    return _apart_sheet(network, batch.images, labels, guesses, columns, f"{right} of {len(labels)} right")
+    columns, right = choose_columns(labels, guesses, len(network.classes))
+    return _draw_overlapping_sheet(network, batch.images, labels, guesses, columns, f"{right} of {len(labels)} right")
 
 
 Columns = list[tuple[str, int, Tensor]]
-"""Of a sheet: whether the image is right, wrong or drawn with an absent digit; its index; the two digits to draw."""
+"""Columns of a sheet, each with its kind (``right``, ``wrong`` or ``absent``), the image's index, and the two digits to
+draw."""
 
 
-def chosen_columns(labels: Tensor, guesses: Tensor, classes: int) -> tuple[Columns, int]:
-    """Images to show and what to draw of them, and how many are right at all.
+def choose_columns(labels: Tensor, guesses: Tensor, classes: int) -> tuple[Columns, int]:
+    """Choose images to show and the digits to draw of each.
 
     Args:
         labels: the two digits of each image, (B, 2).
-        guesses: those that were found, (B, 2).
-        classes: how many digits there are.
+        guesses: the two digits that the network found, (B, 2).
+        classes: number of classes.
+
+    Returns:
+        The columns of the sheet, and the number of images whose digits were both found.
     """
     found = (guesses.sort(-1).values == labels.sort(-1).values).all(-1)
     right, wrong = found.nonzero().flatten().tolist(), (~found).nonzero().flatten().tolist()
@@ -131,13 +152,13 @@ def chosen_columns(labels: Tensor, guesses: Tensor, classes: int) -> tuple[Colum
 
 
 def _with_absent(labels: Tensor, guesses: Tensor, classes: int) -> Tensor:
-    """The first digit of an image, and one that is neither in it nor was found in it."""
+    """The first digit of an image, and one that is neither in the image nor was found in it."""
     there = {int(value) for value in (*labels, *guesses)}
     absent = next(label for label in range(classes) if label not in there)
     return torch.stack([labels[0], torch.tensor(absent)])
 
 
-def _apart_sheet(
+def _draw_overlapping_sheet(
     network: Network,
     images: Tensor,
     labels: Tensor,
@@ -145,13 +166,14 @@ def _apart_sheet(
     columns: Columns,
     counted: str,
 ) -> bytes:
+    """Draw the columns of Table 5: the image above, its two digits in colours below."""
     index = [place for _, place, _ in columns]
-    seen = reconstruct(network, images[index], torch.stack([drawn for _, _, drawn in columns]))
+    reconstruction = reconstruct(network, images[index], torch.stack([drawn for _, _, drawn in columns]))
     figure = new_figure(0.7 + 1.25 * len(columns), 3.8)
     axes = figure.subplots(2, len(columns), squeeze=False)
-    drawings = seen.in_colours()
+    drawings = reconstruction.in_colours()
     for place, (kind, image, drawn) in enumerate(columns):
-        show(axes[0, place], seen.images[place])
+        show(axes[0, place], reconstruction.images[place])
         show(axes[1, place], drawings[place])
         told = [f"{'*' if kind == 'absent' else ''}R:{_pair(drawn)}", f"L:{_pair(labels[image])}"]
         told.append(f"P:{_pair(guesses[image])}")
@@ -175,6 +197,6 @@ _CAPTIONS = {
     "* is drawn with a digit that is neither there nor found.",
 }
 _SHEETS: dict[str, tuple[Callable[[Network, Recipe], bytes], str]] = {
-    "redrawn": (draw_redrawn, "table4"),
-    "apart": (draw_apart, "table5"),
+    "redrawn": (draw_single_digits, "table4"),
+    "apart": (draw_overlapping_digits, "table5"),
 }

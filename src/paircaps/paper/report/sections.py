@@ -1,4 +1,4 @@
-"""From the folder of results to the sections of a report."""
+"""Sections of a report, from a folder of results."""
 
 from __future__ import annotations
 
@@ -10,70 +10,73 @@ from paircaps.paper.experiments import Experiment, Variant
 from paircaps.paper.network_size import parameters_of
 from paircaps.paper.plan import paper_recipe
 from paircaps.paper.records import Cell, read_cell
-from paircaps.paper.report.cells import length, paper_entry, result_entry, seeds_in_words, share_in_words
+from paircaps.paper.report.cells import length_in_words, paper_cell, result_cell, seeds_in_words, share_in_words
 from paircaps.paper.report.curves import draw_curves
 from paircaps.paper.report.document import ColumnGroup, Picture, Section, Table, TableCell, empty_cell
 from paircaps.paper.report.ranking import order_sentences
 from paircaps.paper.report.reconstructions import reconstruction_sheet
-from paircaps.paper.report.times_table import section_of_times
+from paircaps.paper.report.times_table import times_section
 from paircaps.paper.run_status import PICTURED_VARIANT
 from paircaps.paper.training_length import share_of, total_steps, training_images
 
 Cells = Mapping[tuple[str, str], Cell]
-"""By the paper's data and the name of a variant."""
+"""Results by the paper's dataset and the name of a variant."""
 
 
-def section_of(experiment: Experiment, out: Path, pictures: Path) -> Section:
-    """The section of an experiment, from its results.
+def experiment_section(experiment: Experiment, out: Path, pictures: Path) -> Section:
+    """Section of an experiment, from its results.
 
     Args:
-        experiment: of the paper.
-        out: the folder of results.
-        pictures: the folder of the report's pictures.
+        experiment: table or figure of the paper.
+        out: folder of all results.
+        pictures: folder of the report's pictures.
     """
     if experiment.kind == "times":
-        return section_of_times(experiment, out)
+        return times_section(experiment, out)
     cells = {
         (study.data, variant.name): read_cell(out, experiment, study, variant)
         for study in experiment.studies
         for variant in experiment.variants
     }
-    drawn, absent = _pictures(experiment, cells, pictures)
+    drawn, missing = _pictures(experiment, cells, pictures)
     machines = _machines(cells)
     return Section(
         name=experiment.name,
         title=f"{experiment.title}: {experiment.caption}",
         claim=experiment.claim,
-        found=tuple(order_sentences(experiment, list(cells.values()))),
-        grid=_grid(experiment, cells),
+        findings=tuple(order_sentences(experiment, list(cells.values()))),
+        table=_results_table(experiment, cells),
         pictures=drawn,
-        absent=absent,
-        runs=_runs(cells, machines),
+        missing_pictures=missing,
+        runs=_runs_table(cells, machines),
         machines=tuple(f"{number} {line}" for line, number in machines.items()),
     )
 
 
-def _grid(experiment: Experiment, cells: Cells) -> Table:
+def _results_table(experiment: Experiment, cells: Cells) -> Table:
+    """Table of an experiment: the paper's numbers beside those of here."""
     groups = [ColumnGroup("", (label,)) for label in (*experiment.labels, "Params, here")]
-    prints = experiment.kind != "curves" and not experiment.derived_from  # figures are drawings, without a number
-    groups += [ColumnGroup(column.title, ("paper", "here") if prints else ("here",)) for column in experiment.columns]
+    has_numbers = experiment.kind != "curves" and not experiment.derived_from  # figures have none
+    groups += [
+        ColumnGroup(column.title, ("paper", "here") if has_numbers else ("here",)) for column in experiment.columns
+    ]
     rows = []
     for row in experiment.rows:
-        entries = [*(TableCell(text) for text in row.cells), _sizes(experiment, row.variant, cells)]
+        row_cells = [*(TableCell(text) for text in row.cells), _parameters_cell(experiment, row.variant, cells)]
         for column in experiment.columns:
-            if prints:
-                entries.append(paper_entry(row.paper.get(column.key), row.variant is not None, experiment.decimals))
-            entries.append(
+            if has_numbers:
+                row_cells.append(paper_cell(row.paper.get(column.key), row.variant is not None, experiment.decimals))
+            row_cells.append(
                 empty_cell("quoted by the paper")
                 if row.variant is None
-                else result_entry(cells[column.data, row.variant.name], column.measure)
+                else result_cell(cells[column.data, row.variant.name], column.measure)
             )
-        rows.append(tuple(entries))
+        rows.append(tuple(row_cells))
     return Table(tuple(groups), tuple(rows))
 
 
-def _sizes(experiment: Experiment, variant: Variant | None, cells: Cells) -> TableCell:
-    """Trainable parameters of a network on each dataset that it was run on."""
+def _parameters_cell(experiment: Experiment, variant: Variant | None, cells: Cells) -> TableCell:
+    """Cell with the trainable parameters of a network, for each dataset that it was trained on."""
     if variant is None:
         return empty_cell("not built here")
     sizes = {}
@@ -90,32 +93,33 @@ def _sizes(experiment: Experiment, variant: Variant | None, cells: Cells) -> Tab
 
 
 def _pictures(experiment: Experiment, cells: Cells, folder: Path) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
-    made: list[Picture] = []
-    absent: list[str] = []
+    """Pictures of an experiment, and sentences on why others are missing."""
+    drawn: list[Picture] = []
+    missing: list[str] = []
     if experiment.kind == "curves":
         caption = (
             f"As {experiment.title} of the paper: accuracy in training (dotted) and on training images held back "
             "(solid; the test images are looked at once, at the end, and are in the table). Means over seeds, the band "
             "from the least to the most."
         )
-        made.append(Picture(experiment.name, draw_curves(experiment, list(cells.values())), caption))
+        drawn.append(Picture(experiment.name, draw_curves(experiment, list(cells.values())), caption))
     if experiment.sheet:
         sheet = reconstruction_sheet(cells[experiment.studies[0].data, PICTURED_VARIANT], experiment.sheet, folder)
         if isinstance(sheet, Picture):
-            made.append(sheet)
+            drawn.append(sheet)
         else:
-            absent.append(sheet)
-    return tuple(made), tuple(absent)
+            missing.append(sheet)
+    return tuple(drawn), tuple(missing)
 
 
 def _machines(cells: Cells) -> dict[str, str]:
-    """Every machine, version and commit that results come from, as a line, with a number for it."""
+    """Machines with versions and commit that results come from, a line each, and their numbers in the report."""
     lines = {machine_line(record.machine) for cell in cells.values() for record in cell.records}
     return {line: f"[{number}]" for number, line in enumerate(sorted(lines), 1)}
 
 
-def _runs(cells: Cells, machines: Mapping[str, str]) -> Table | None:
-    """How each cell of the table was run."""
+def _runs_table(cells: Cells, machines: Mapping[str, str]) -> Table | None:
+    """Table of how the trainings of each network were run; None if there are none."""
     rows = []
     for cell in cells.values():
         if not cell.records:
@@ -132,7 +136,7 @@ def _runs(cells: Cells, machines: Mapping[str, str]) -> Table | None:
                 TableCell(
                     f"{total_steps(recipe):,} × {min(recipe.train.batch_size, training_images(recipe.data))} images"
                 ),
-                TableCell(f"{length(recipe, paper)} ({share_in_words(share_of(recipe, paper))})"),
+                TableCell(f"{length_in_words(recipe, paper)} ({share_in_words(share_of(recipe, paper))})"),
                 TableCell(settings),
                 TableCell(f"{tested['images']:,}"),
                 TableCell(" ".join(numbers)),

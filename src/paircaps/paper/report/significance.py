@@ -1,4 +1,4 @@
-"""Whether a difference says anything, and whether it is the paper's."""
+"""Significance of differences between networks (Welch's t test), and whether they agree with the paper."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from paircaps.paper.records import Summary
 
 CRITICAL = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
-"""Standard errors that chance alone exceeds in one case of twenty, for 1, 2, 3 … degrees of freedom (Student's t)."""
+"""Critical values of Student's t, two-sided at 5 %, for 1, 2, 3, ... degrees of freedom."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Of two means over seeds.
+    """Difference of two means over seeds.
 
     Args:
-        points: the first less the second, in percent.
-        error: its standard error; None where one of them has a single seed.
-        is_clear: whether chance alone, over so few seeds, exceeds it in less than one case of twenty.
+        points: first mean minus second mean, in percentage points.
+        error: standard error of the difference; None if one of the means is of a single seed.
+        is_clear: whether it is significant at 5 %.
     """
 
     points: float
@@ -28,7 +28,7 @@ class Difference:
 
 
 def difference(a: Summary, b: Summary) -> Difference:
-    """How far one network is above another."""
+    """Difference of two networks' means, in percentage points."""
     points = a.mean - b.mean
     if a.error is None or b.error is None:
         return Difference(points, None, False)
@@ -37,7 +37,7 @@ def difference(a: Summary, b: Summary) -> Difference:
 
 
 def critical(a: Summary, b: Summary) -> float:
-    """Standard errors from which two means differ clearly, by the freedom that so few seeds leave (Welch's test)."""
+    """Critical value of t for the difference of two means, with Welch's degrees of freedom rounded down."""
     squares = [((one.error or 0.0) ** 2, one.seeds - 1) for one in (a, b)]
     spread = sum(square**2 / freedom for square, freedom in squares)
     freedom = sum(square for square, _ in squares) ** 2 / spread
@@ -46,11 +46,11 @@ def critical(a: Summary, b: Summary) -> float:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A comparison that the paper makes, made again.
+    """Result of a comparison that the paper makes too.
 
     Args:
-        text: what came out, as "FM agreement above dynamic routing".
-        agrees: whether it is as in the paper; None where it cannot be told.
+        text: the result, as "FM agreement above dynamic routing".
+        agrees: whether it is as in the paper; None if the difference is not clear.
     """
 
     text: str
@@ -58,7 +58,7 @@ class Verdict:
 
 
 def verdict_sentence(verdicts: Sequence[Verdict]) -> str:
-    """What agrees with the paper, what does not, and what is open; empty if the paper makes no such comparison."""
+    """Sentence on which comparisons agree with the paper, which do not, and which are open; empty if there are none."""
     parts = []
     for title, agrees in (("As in the paper", True), ("Against the paper", False), ("Not to be told yet", None)):
         texts = [verdict.text for verdict in verdicts if verdict.agrees is agrees]

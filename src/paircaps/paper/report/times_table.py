@@ -1,4 +1,4 @@
-"""Table 1: from measured times to a section of a report."""
+"""Section of a report for Table 1, from measured times."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from paircaps.paper.experiments import Experiment, TableRow
 from paircaps.paper.inference_times import MEASURED_SECONDS
 from paircaps.paper.plan import study_folder
 from paircaps.paper.records import read_rows, read_times
-from paircaps.paper.report.cells import paper_entry
+from paircaps.paper.report.cells import paper_cell
 from paircaps.paper.report.document import ColumnGroup, Finding, Section, Table, TableCell, empty_cell
 from paircaps.paper.report.significance import Verdict, verdict_sentence
 from paircaps.training.run_folder import RunFolder
 
 _OURS = "fm"
-"""The variant whose time the paper holds against the others."""
+"""Variant whose time the paper compares with the others."""
 
 
-def section_of_times(experiment: Experiment, out: Path) -> Section:
-    """The section of an experiment that trains nothing.
+def times_section(experiment: Experiment, out: Path) -> Section:
+    """Section of an experiment that measures times.
 
     Args:
-        experiment: of the paper.
-        out: the folder of results.
+        experiment: experiment of kind ``times``.
+        out: folder of all results.
     """
     measured = {column.data: _times(experiment, column.data, out) for column in experiment.columns}
     groups = [ColumnGroup("", (label,)) for label in experiment.labels]
@@ -36,9 +36,9 @@ def section_of_times(experiment: Experiment, out: Path) -> Section:
                 entry
                 for column in experiment.columns
                 for entry in (
-                    paper_entry(row.gpu.get(column.key), True),
-                    paper_entry(row.paper.get(column.key), True),
-                    _time_entry(row, measured[column.data]),
+                    paper_cell(row.gpu.get(column.key), True),
+                    paper_cell(row.paper.get(column.key), True),
+                    _time_cell(row, measured[column.data]),
                 )
             ]
         )
@@ -49,17 +49,18 @@ def section_of_times(experiment: Experiment, out: Path) -> Section:
         name=experiment.name,
         title=f"{experiment.title}: {experiment.caption}",
         claim=experiment.claim,
-        found=tuple(_time_sentences(experiment, measured)) or (Finding("Nothing was measured here.", empty=True),),
-        grid=Table(tuple(groups), tuple(rows)),
+        findings=tuple(_time_sentences(experiment, measured))
+        or (Finding("Nothing was measured here.", is_empty=True),),
+        table=Table(tuple(groups), tuple(rows)),
         pictures=(),
-        absent=(),
+        missing_pictures=(),
         runs=None,
         machines=tuple(machines),
     )
 
 
 def _times(experiment: Experiment, data: str, out: Path) -> dict[str, dict]:
-    """Rows of times by variant, and that of the machine; empty if nothing was measured."""
+    """Rows of times by variant, and the row ``machine``; empty if nothing was measured."""
     file = RunFolder(study_folder(out, experiment, data)).metrics
     times = read_times(file)
     if not times:
@@ -68,7 +69,8 @@ def _times(experiment: Experiment, data: str, out: Path) -> dict[str, dict]:
     return {"machine": {key: value for key, value in machine.items() if key != "kind"}, **times}
 
 
-def _time_entry(row: TableRow, times: Mapping[str, dict]) -> TableCell:
+def _time_cell(row: TableRow, times: Mapping[str, dict]) -> TableCell:
+    """Cell with the median time of a network, with notes on its spread and settings."""
     found = times.get(row.variant.name) if row.variant else None
     if found is None:
         return empty_cell("not run")
@@ -79,6 +81,7 @@ def _time_entry(row: TableRow, times: Mapping[str, dict]) -> TableCell:
 
 
 def _time_sentences(experiment: Experiment, measured: Mapping[str, dict[str, dict]]) -> list[Finding]:
+    """Findings on the order of times, one for each dataset."""
     sentences = []
     titles: dict[str, str] = {variant.name: variant.title for variant in experiment.variants}
     for data, times in measured.items():
@@ -91,7 +94,7 @@ def _time_sentences(experiment: Experiment, measured: Mapping[str, dict[str, dic
 
 
 def _time_verdicts(experiment: Experiment, data: str, times: Mapping[str, dict]) -> list[Verdict]:
-    """What became of the paper's order of times; quartiles that overlap do not tell."""
+    """Comparisons of times that the paper makes too; where quartiles overlap, the result is open."""
     titles = {variant.name: variant.title for variant in experiment.variants}
     verdicts = []
     for other, theirs in times.items():

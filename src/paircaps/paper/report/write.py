@@ -1,7 +1,10 @@
-"""``paircaps report``: read a folder of results, write the page and its twin."""
+"""``paircaps report``: read a folder of results, and write the report as HTML and as Markdown."""
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Sequence
+from importlib import resources
 from pathlib import Path
 
 from paircaps._utils.files import write_whole
@@ -9,8 +12,10 @@ from paircaps.errors import PaircapsError
 from paircaps.paper.experiments import Experiment, experiments
 from paircaps.paper.plan import RUNS
 from paircaps.paper.report.document import ColumnGroup, Section, Table, TableCell
-from paircaps.paper.report.page import PICTURES, as_html, as_markdown
-from paircaps.paper.report.sections import section_of
+from paircaps.paper.report.sections import experiment_section
+
+PICTURES = "pictures"
+"""Name of the folder with the pictures that the Markdown shows, beside it."""
 
 TITLE = "The paper, reproduced"
 _INTRO = (
@@ -29,22 +34,26 @@ def write_report(out: Path) -> list[Path]:
     """Write ``report.html``, ``report.md`` and its pictures into a folder of results.
 
     Args:
-        out: the ``--out`` of ``paircaps reproduce``.
+        out: folder of all results, the ``--out`` of ``paircaps reproduce``.
 
     Returns:
-        The files, the page first.
+        The two reports, the HTML page first.
     """
     if not (out / RUNS).is_dir():
         problem = f"has no {RUNS}/: no folder of `paircaps reproduce`"
         if not out.is_dir():
             problem = "is a file, not a folder" if out.exists() else "no such folder"
         raise PaircapsError(f"{out}: {problem}")
+    # Read results into sections.
     pictures = out / PICTURES
     sections = [
-        section_of(experiment, out, pictures) for experiment in experiments().values() if _is_in(experiment, out)
+        experiment_section(experiment, out, pictures)
+        for experiment in experiments().values()
+        if _is_in(experiment, out)
     ]
     if not sections:
         raise PaircapsError(f"{out / RUNS}: holds no experiment of the paper; it has {', '.join(experiments())}")
+    # Render and write everything.
     overview = _overview(sections, out)
     files = {out / "report.html": as_html(TITLE, _INTRO, overview, sections)}
     files[out / "report.md"] = as_markdown(TITLE, _INTRO, overview, sections)
@@ -62,7 +71,7 @@ def _is_in(experiment: Experiment, out: Path) -> bool:
 
 
 def _overview(sections: list[Section], out: Path) -> Table:
-    """A line an experiment: those of the paper run or not, others if they were."""
+    """Table with a row for each experiment of the paper, whether it was run or not, and for others that were run."""
     there = {section.name: section for section in sections}
     rows = []
     for experiment in experiments().values():
@@ -70,9 +79,65 @@ def _overview(sections: list[Section], out: Path) -> Table:
         if section is None and experiment.derived_from:
             continue
         if section is None:
-            here = TableCell(f"Not run: paircaps reproduce {experiment.name} --out {out.resolve().name}", pale=True)
+            here = TableCell(f"Not run: paircaps reproduce {experiment.name} --out {out.resolve().name}", is_empty=True)
         else:
-            here = TableCell("\n".join(finding.brief for finding in section.found), pale=section.found[0].empty)
+            here = TableCell(
+                "\n".join(finding.brief for finding in section.findings), is_empty=section.findings[0].is_empty
+            )
         rows.append((TableCell(experiment.title), TableCell(experiment.claim), here))
     titles = ("of the paper", "it says", "here")
     return Table(tuple(ColumnGroup("", (title,)) for title in titles), tuple(rows))
+
+
+def as_html(title: str, intro: Sequence[str], overview: Table, sections: Sequence[Section]) -> str:
+    """A report as one HTML page with its pictures embedded.
+
+    Args:
+        title: title of the page.
+        intro: paragraphs before the first table.
+        overview: table of all experiments.
+        sections: one for each experiment that was run.
+    """
+    from jinja2 import Environment, StrictUndefined
+
+    text = (resources.files("paircaps.paper.report") / "page.html").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["embedded"] = lambda png: f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    return environment.from_string(text).render(title=title, intro=intro, overview=overview, sections=sections)
+
+
+def as_markdown(title: str, intro: Sequence[str], overview: Table, sections: Sequence[Section]) -> str:
+    """A report as Markdown, with its pictures in files; arguments as of :func:`as_html`."""
+    lines = [f"# {title}", "", *_paragraphs(intro), *_table_lines(overview), ""]
+    for section in sections:
+        lines += [f"## {section.title}", "", f"*The paper:* {section.claim}", "", "*Here:*", ""]
+        lines += [*(f"- {sentence}" for sentence in section.findings), "", *_table_lines(section.table), ""]
+        for picture in section.pictures:
+            lines += [f"![{section.name}]({PICTURES}/{picture.name}.png)", "", picture.caption, ""]
+        lines += _paragraphs(section.missing_pictures)
+        if section.runs is not None:
+            lines += ["How it was run:", "", *_table_lines(section.runs), ""]
+        lines += [*(f"- {line}" for line in section.machines), ""] if section.machines else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _paragraphs(texts: Sequence[str]) -> list[str]:
+    return [line for text in texts for line in (text, "")]
+
+
+def _table_lines(grid: Table) -> list[str]:
+    head = " | ".join(_escaped(title) for title in grid.columns)
+    return [
+        f"| {head} |",
+        "|" + "---|" * len(grid.columns),
+        *(f"| {' | '.join(_cell_text(cell) for cell in row)} |" for row in grid.rows),
+    ]
+
+
+def _cell_text(cell: TableCell) -> str:
+    notes = "; ".join(cell.notes)
+    return _escaped(f"{cell.text} ({notes})" if notes else cell.text)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", "<br>")
