@@ -1,4 +1,4 @@
-"""The errors that a person can mend: the command prints their sentence, no traceback."""
+"""Errors of the user; the command line prints their messages without a traceback."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import signal
 
 
 class PaircapsError(Exception):
-    """Something that cannot be done; the message says what, with the value, and what is allowed."""
+    """Base class; the message says what was wrong, with the value, and what is allowed."""
 
 
 class RecipeError(PaircapsError):
-    """A recipe with an unknown key, a bad value, or parts that do not fit together."""
+    """A recipe has an unknown key, a bad value, or parts that do not fit together."""
 
 
 class PluginError(PaircapsError):
@@ -18,15 +18,15 @@ class PluginError(PaircapsError):
 
 
 class ModelFileError(PaircapsError):
-    """A saved model that is not there, is damaged, or is none of ours."""
+    """A saved model is missing, is damaged, or was not written by paircaps."""
 
 
 class CheckpointError(PaircapsError):
-    """A checkpoint that cannot be read or written."""
+    """A checkpoint cannot be read or written."""
 
 
 class TrainingError(PaircapsError):
-    """A training that cannot start or cannot go on."""
+    """A training cannot start or cannot go on."""
 
 
 class FolderBusyError(TrainingError):

@@ -1,10 +1,10 @@
-"""The paper's equations as pure functions.
+"""The paper's equations as pure functions, nothing else.
 
 Axes: ``I`` children, ``J`` parents, ``K`` pose dimensions; every leading axis is free. Numbers such as (E5) are
 those of ``docs/equations.md``, which ties each equation to its function and to the test that holds it.
 
-bfloat16 and float16 are computed in float32 inside and returned as they came; see ``_precision``. float16 ends at
-65504, so large results overflow as they are returned. In float32, votes may be up to 1e18 in size.
+bfloat16 and float16 are computed in float32 inside and returned as they came; see ``_utils/precision.py``. float16 ends
+at 65504, so large results overflow as they are returned. In float32, votes may be up to 1e18 in size.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from paircaps._utils.labels import one_hot, require_indices
 from paircaps._utils.precision import in_full_precision
 
 ABSENT = 1e-12
-"""Vectors shorter than this count as absent: their direction shrinks to zero instead of being noise."""
+"""Length below which a vector counts as absent: its direction shrinks to zero instead of being noise."""
 
 
 class Capsules(NamedTuple):
-    """What a layer of capsules says of the world.
+    """Output of a capsule layer.
 
     Attributes:
-        s: what the next capsule layer receives, (..., J, K).
-        pose: how the entity is there, (..., J, K).
-        activation: how surely it is there, (..., J).
+        s: vectors that the next capsule layer receives, (..., J, K).
+        pose: pose of each entity: its position, orientation and other properties, (..., J, K).
+        activation: presence of each entity; the higher, the surer, (..., J).
     """
 
     s: Tensor
@@ -62,7 +62,7 @@ def squash(x: Tensor) -> Tensor:
         squash(x) = ‖x‖² / (1 + ‖x‖²) · x / ‖x‖
 
     Args:
-        x: (..., K).
+        x: vectors, (..., K).
 
     Returns:
         (..., K), each vector of length ‖x‖² / (1 + ‖x‖²).
@@ -86,13 +86,13 @@ def _length(x: Tensor) -> Tensor:
 
 
 def matrix_votes(u: Tensor, weight: Tensor) -> Tensor:
-    """Every child's guess at every parent, by a small matrix product (E2, Algorithm 2).
+    """Votes of every child for every parent by a √K × √K matrix product (E2, Algorithm 2).
 
         û_{j|i} = flatten(U_i W_ij),  U_i = u_i read row by row as a √K × √K matrix
 
     Args:
         u: child capsules, (..., I, K).
-        weight: (I, J, √K, √K).
+        weight: a matrix for each pair of child and parent, (I, J, √K, √K).
 
     Returns:
         votes, (..., I, J, K).
@@ -110,13 +110,13 @@ def matrix_votes(u: Tensor, weight: Tensor) -> Tensor:
 
 
 def vector_votes(u: Tensor, weight: Tensor) -> Tensor:
-    """Every child's guess at every parent, by a full matrix (E1).
+    """Votes of every child for every parent by a full matrix (E1).
 
         û_{j|i} = W_ij u_i,  the input axis of W first
 
     Args:
         u: child capsules, (..., I, K_in).
-        weight: (I, J, K_in, K).
+        weight: a matrix for each pair of child and parent, (I, J, K_in, K).
 
     Returns:
         votes, (..., I, J, K).
@@ -143,7 +143,7 @@ def pairwise_agreement(votes: Tensor, *, halve: bool = True) -> Tensor:
     The left side is O(I²) and the definition (E13); the right side is what is computed.
 
     Args:
-        votes: (..., I, J, K).
+        votes: votes, (..., I, J, K).
         halve: keep the factor ½ of the text. The published runs lack it, so their activations are twice as large.
 
     Returns:
@@ -154,10 +154,10 @@ def pairwise_agreement(votes: Tensor, *, halve: bool = True) -> Tensor:
 
 
 def vote_sums(votes: Tensor, *, normalize: bool = False) -> tuple[Tensor, Tensor]:
-    """All that pairwise agreement needs to know of the votes: their sum and the sum of their squares.
+    """Sum of the votes and sum of their squares: all that pairwise agreement needs of them.
 
     Args:
-        votes: (..., I, J, K).
+        votes: votes, (..., I, J, K).
         normalize: give each vote length one first (E4).
 
     Returns:
@@ -169,7 +169,17 @@ def vote_sums(votes: Tensor, *, normalize: bool = False) -> tuple[Tensor, Tensor
 
 
 def agreement_of_sums(total: Tensor, squares: Tensor, children: int, *, halve: bool = True) -> Tensor:
-    """Pairwise agreement from :func:`vote_sums` of that many children, (..., J, K)."""
+    """Pairwise agreement from the sums of the votes (E5).
+
+    Args:
+        total: Σû over the children, (..., J, K).
+        squares: Σû² over the children, (..., J, K).
+        children: I, the number of votes in each sum.
+        halve: keep the factor ½; see :func:`pairwise_agreement`.
+
+    Returns:
+        s, (..., J, K).
+    """
     return (total.square() - squares) / (2 * children if halve else children)  # E5: Alg. 1, line 2
 
 
@@ -181,7 +191,7 @@ def fm_agreement(votes: Tensor, *, normalize: bool = True, halve: bool = True, a
     """FM agreement: parents from the pairwise products of their children's votes, in one pass (Algorithm 1).
 
     Args:
-        votes: (..., I, J, K).
+        votes: votes, (..., I, J, K).
         normalize: give each vote length one first (E4). The published runs of section 4.1 leave it out.
         halve: keep the factor ½ of E5; see :func:`pairwise_agreement`.
         activation: ``"sum"``, a_j = Σ_f s_{j,f} (E7), unbounded, made for cross entropy; or ``"squash"``,
@@ -200,13 +210,13 @@ def fm_agreement(votes: Tensor, *, normalize: bool = True, halve: bool = True, a
 def fm_capsules(
     total: Tensor, squares: Tensor, children: int, *, halve: bool = True, activation: str = "sum"
 ) -> Capsules:
-    """The rest of Algorithm 1: parents from the two sums over their children's votes.
+    """FM agreement from the two sums over the votes: Algorithm 1 from its second line on.
 
     Args:
-        total: Σû, (..., J, K).
-        squares: Σû², (..., J, K).
-        children: I.
-        halve: see :func:`pairwise_agreement`.
+        total: Σû over the children, (..., J, K).
+        squares: Σû² over the children, (..., J, K).
+        children: I, the number of votes in each sum.
+        halve: keep the factor ½ of E5; see :func:`pairwise_agreement`.
         activation: see :func:`fm_agreement`.
     """
     s = agreement_of_sums(total, squares, children, halve=halve)  # E5: Alg. 1, line 2
@@ -218,11 +228,11 @@ def fm_capsules(
 
 @in_full_precision
 def dynamic_routing(votes: Tensor, iterations: int = 3) -> Capsules:
-    """Dynamic routing between capsules (Sabour, Frosst and Hinton, 2017), the softmax over parents.
+    """Dynamic routing between capsules (Sabour, Frosst and Hinton, 2017), with the softmax over parents.
 
     Args:
-        votes: (..., I, J, K).
-        iterations: r, at least 1. With one, the coupling is uniform and the routing is a mean and a squash.
+        votes: votes, (..., I, J, K).
+        iterations: r, at least 1. With one iteration the coupling is uniform and the routing is a mean and a squash.
 
     Returns:
         Capsules whose ``s`` and ``pose`` are both v, (..., J, K), and whose activation is ‖v‖, (..., J).
@@ -233,15 +243,21 @@ def dynamic_routing(votes: Tensor, iterations: int = 3) -> Capsules:
 
 @in_full_precision
 def dynamic_coupling(votes: Tensor, iterations: int = 3) -> Tensor:
-    """How dynamic routing divides each child among the parents in its last iteration: c, (..., I, J)."""
+    """Coupling of dynamic routing in its last iteration: the share c of each child in each parent, (..., I, J).
+
+    Args:
+        votes: votes, (..., I, J, K).
+        iterations: r, at least 1.
+    """
     _, c = _dynamic(votes, iterations)
     return votes.new_full(votes.shape[:-1], 1 / votes.shape[-2]) if c is None else c
 
 
 def _dynamic(votes: Tensor, iterations: int) -> tuple[Tensor, Tensor | None]:
-    """v, and the coupling c it was made with; None where that is uniform."""
+    """Parents v of the last iteration, and its coupling c; None where that is uniform."""
     require_votes(votes)
     require_positive(iterations=iterations)
+    # first iteration: b = 0, so the coupling is uniform and the sum of the votes is enough
     v = agreed = uniform_routing(votes.sum(dim=-3)).s
     c = None
     for _ in range(iterations - 1):
@@ -254,16 +270,18 @@ def _dynamic(votes: Tensor, iterations: int) -> tuple[Tensor, Tensor | None]:
 
 @in_full_precision
 def uniform_routing(total: Tensor) -> Capsules:
-    """Dynamic routing with one iteration, from the sum of the votes: their mean over parents, and a squash.
+    """Dynamic routing with one iteration, from the sum of the votes: a division by J and a squash.
 
     Args:
-        total: Σ_i û_{j|i}, (..., J, K).
+        total: Σû over the children, (..., J, K).
     """
     v = squash(total / total.shape[-2])  # b = 0, so c = softmax_j(0) = 1/J
     return Capsules(v, v, _length(v).squeeze(-1))
 
 
 EM_EPS = 1e-9
+"""Added to sums and activations that EM divides by or takes the logarithm of, and to its variances."""
+
 EM_REACH = 1e4
 """EM's variance floor is EM_EPS up to votes of this size, and grows with their square beyond."""
 
@@ -283,7 +301,7 @@ def em_routing(
 
     Args:
         votes: V, (..., I, J, K).
-        activation: of the children, a_i, (..., I); None takes every child as fully there.
+        activation: activations of the children, a_i, (..., I); None stands for all ones.
         beta_u: cost of describing a child by a parent, (J,).
         beta_a: cost of leaving a parent inactive, (J,).
         iterations: r, at least 1.
@@ -299,14 +317,18 @@ def em_routing(
 def em_coupling(
     votes: Tensor, activation: Tensor | None, beta_u: Tensor, beta_a: Tensor, iterations: int = 3
 ) -> Tensor:
-    """How EM routing assigns each child to the parents in its last M step: R, (..., I, J). Arguments as there."""
+    """Assignment of EM routing in its last M step: the share R of each child in each parent, (..., I, J).
+
+    Arguments are those of :func:`em_routing`.
+    """
     return _em(votes, activation, beta_u, beta_a, iterations)[2]
 
 
 def _em(
     votes: Tensor, activation: Tensor | None, beta_u: Tensor, beta_a: Tensor, iterations: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """μ, a_j, and the assignment R they were made with."""
+    """μ and a_j of the last M step, and the assignment R that it was given."""
+    # checks
     require_votes(votes)
     require_positive(iterations=iterations)
     J = votes.shape[-2]
@@ -316,8 +338,11 @@ def _em(
         activation = votes.new_ones(votes.shape[:-2])
     require_child_activation(activation, votes)
 
+    # floor under the variances: EM_EPS, and more where votes are large
     reach = votes.detach().abs().amax(dim=(-3, -2, -1)) / EM_REACH  # (...)
     floor = EM_EPS * reach.clamp_min(1).square()[..., None, None]  # (..., 1, 1)
+
+    # iterations: M step, E step, ..., M step, from a uniform assignment
     a_i = activation.unsqueeze(-1)  # (..., I, 1)
     R = votes.new_full(votes.shape[:-1], 1 / J)  # (..., I, J)
     for t in range(1, iterations):
@@ -330,23 +355,41 @@ def _em(
 def _m_step(
     votes: Tensor, assigned: Tensor, beta_u: Tensor, beta_a: Tensor, floor: Tensor, t: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Fit each parent to the children assigned to it, R' = R·a_i of (..., I, J).
+    """Fit each parent to the children assigned to it.
 
-    Returns μ (..., J, K), a_j (..., J), σ² (..., J, K), and (V − μ)² (..., I, J, K), which the E step reads again.
+    Args:
+        votes: V, (..., I, J, K).
+        assigned: R a_i, (..., I, J).
+        beta_u: (J,).
+        beta_a: (J,).
+        floor: least variance, (..., 1, 1).
+        t: number of the iteration, from 1.
+
+    Returns:
+        μ (..., J, K), a_j (..., J), σ² (..., J, K), and (V − μ)² (..., I, J, K), which the E step reads again.
     """
     children, parents = assigned.shape[-2:]
+    # Gaussian of each parent
     S = assigned.sum(dim=-2)  # (..., J)
     share = assigned / (S + EM_EPS).unsqueeze(-2)  # (..., I, J)
     mu = torch.einsum("...ij,...ijk->...jk", share, votes)
     deviation = (votes - mu.unsqueeze(-3)).square()
     variance = torch.einsum("...ij,...ijk->...jk", share, deviation) + floor
+    # activation: by how much it is cheaper to describe the children by the parent than without it; S is scaled as if
+    # there were 100 children for each parent
     cost = (beta_u.unsqueeze(-1) + variance.log() / 2).sum(dim=-1) * S * (100 * parents / children)  # (..., J)
     inverse_temperature = 0.01 * (1 - 0.95**t)  # λ_t
     return mu, torch.sigmoid(inverse_temperature * (beta_a - cost)), variance, deviation
 
 
 def _e_step(a_j: Tensor, variance: Tensor, deviation: Tensor) -> Tensor:
-    """Assign each child anew among the parents: R of (..., I, J)."""
+    """Assign each child among the parents: the softmax of log a_j plus the log-likelihood of its vote, (..., I, J).
+
+    Args:
+        a_j: activations of the parents, (..., J).
+        variance: σ², (..., J, K).
+        deviation: (V − μ)², (..., I, J, K).
+    """
     spread = (2 * math.pi * variance).log().sum(dim=-1) / 2  # (..., J)
     # divided before it is summed: 1 / σ² of large votes has no derivative in float32
     distance = (deviation / (2 * variance).unsqueeze(-3)).sum(dim=-1)  # (..., I, J)
@@ -374,14 +417,14 @@ def margin_loss(
         L_j = T_j max(0, m⁺ − a_j)² + λ (1 − T_j) max(0, a_j − m⁻)²
 
     Args:
-        activation: a, (..., J).
+        activation: a, activations of the classes, (..., J).
         target: class indices, (...), or which classes are present, T as 0 and 1, (..., J).
         reduction: ``"mean"`` averages over images, ``"sum"`` adds them up, ``"none"`` gives each L_j, (..., J).
         over_classes: ``"sum"`` as in the text, or ``"mean"`` as in the published runs, where a decoder's loss
             therefore weighs ten times as much beside it. Without a reduction it has no effect.
-        positive_margin: m⁺.
-        negative_margin: m⁻.
-        absent_weight: λ.
+        positive_margin: m⁺, the activation from which on a class counts as present.
+        negative_margin: m⁻, the activation up to which a class counts as absent.
+        absent_weight: λ, the weight of absent classes.
     """
     require_tensor("activation", activation, "(..., classes)", 1)
     require_choice("reduction", reduction, REDUCTIONS)
@@ -416,8 +459,8 @@ def reconstruction_loss(reconstruction: Tensor, image: Tensor, reduction: str = 
     """Squared error summed over an image's pixels; the paper adds it to the margin loss times 0.0005.
 
     Args:
-        reconstruction: (..., C, H, W).
-        image: (..., C, H, W).
+        reconstruction: output of a decoder, (..., C, H, W).
+        image: image to reconstruct, (..., C, H, W).
         reduction: ``"mean"`` averages over images, ``"sum"`` adds them up, ``"none"`` gives each image's, (...).
     """
     require_tensor("reconstruction", reconstruction, "(..., channels, height, width)", 3)

@@ -155,7 +155,7 @@ def count_right(activation: Tensor, labels: Tensor) -> Tensor:
 
 
 def is_right(activation: Tensor, labels: Tensor) -> Tensor:
-    """Whether the most active class is the label, or the two most active ones the two labels: (B,)."""
+    """Whether the most active class is the label, or the two most active classes are the two labels: (B,) of bool."""
     if labels.dim() == 1:
         return most_active(activation, 1) == labels
     chosen = most_active(activation, labels.shape[-1])
@@ -163,6 +163,7 @@ def is_right(activation: Tensor, labels: Tensor) -> Tensor:
 
 
 def _class_loss(name: str, loss: Loss, labels_per_image: int) -> ClassLoss:
+    """Class loss of a name, with the options of the settings."""
     if name == "margin":
         if loss.label_smoothing:
             raise ValueError(f"label_smoothing is cross-entropy's; margin has none, got {loss.label_smoothing}")
@@ -173,6 +174,7 @@ def _class_loss(name: str, loss: Loss, labels_per_image: int) -> ClassLoss:
 
 
 def _margin(activation: Tensor, labels: Tensor, over_classes: str) -> Tensor:
+    """Margin loss of one or several labels per image, summed over the images."""
     if labels.dim() == 2:  # T of E10: every label's class is present
         labels = one_hot(labels, activation.shape[-1], activation.dtype).amax(1)
     return margin_loss(activation, labels, "sum", over_classes=over_classes)

@@ -1,4 +1,4 @@
-"""A network ready for pictures: a model, what happens to an image before it, its classes, and maybe a decoder."""
+"""A network ready to classify images: a model with its classes, the preparation of images, and maybe a decoder."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ DECODERS = ("none", "deconv", "dense")
 
 @dataclass(frozen=True)
 class Preparation:
-    """What happens to every image, in training and ever after; so it belongs to the network and is saved with it.
+    """Preparation of every image, in training and prediction alike, and therefore saved with the network.
 
     Args:
         size: (height, width) of an image as it comes; a picture of another size is resized to this.
-        crop: (height, width) of the middle that the model sees.
-        standardise: give each image mean 0 and deviation 1; otherwise it stays in 0..1.
+        crop: (height, width) of the centre crop that the model gets.
+        standardise: whether each image gets mean 0 and standard deviation 1; otherwise it stays in 0..1.
     """
 
     size: tuple[int, int]
@@ -42,15 +42,15 @@ class Preparation:
 
 @dataclass(frozen=True)
 class NetworkSpec:
-    """All it takes to build a network again, but its weights.
+    """Everything that is needed to build a network again, except its weights.
 
     Args:
-        model: one of ``list_models()``.
-        arguments: of ``create_model``, all of them things that JSON knows.
-        classes: their names.
-        preparation: of an image.
+        model: name of the model, one of ``list_models()``.
+        arguments: arguments of ``create_model``, all of types that JSON has.
+        classes: names of the classes.
+        preparation: preparation of an image.
         decoder: ``"none"``, ``"deconv"`` (the paper's) or ``"dense"`` (the first CapsNet's).
-        labels_per_image: how many classes an image shows: 1, or 2 where digits lie over each other.
+        labels_per_image: number of classes that an image shows: 1, or 2 where digits overlap.
     """
 
     model: str
@@ -67,15 +67,15 @@ class NetworkSpec:
             raise ValueError(f"{len(self.classes)} classes for a model of {self.arguments.get('num_classes')}")
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
+        """All fields by name, for JSON."""
         return asdict(self)
 
 
 class Network(nn.Module):
-    """Images in 0..1 to capsules, and back by the decoder if there is one.
+    """Model and decoder with the preparation of images and the names of the classes.
 
     Args:
-        spec: what to build.
+        spec: specification of the network.
     """
 
     def __init__(self, spec: NetworkSpec) -> None:
@@ -86,40 +86,49 @@ class Network(nn.Module):
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Their names, one a capsule."""
+        """Names of the classes, one for each capsule."""
         return self.spec.classes
 
     def forward(self, images: Tensor) -> Capsules:
-        """Images (B, C, H, W), in 0..1 or uint8 and of the size of the model or of its preparation, to capsules."""
+        """Images (B, C, H, W) to capsules.
+
+        Args:
+            images: floats in 0..1 or uint8, of the model's size or of the size before the centre crop.
+        """
         return self.model(self.model_input(images))
 
     def model_input(self, images: Tensor) -> Tensor:
-        """Images as they come to what goes into the model."""
+        """Input of the model: images prepared and, if the network does so, standardised."""
         images = self.prepare(images)
         return standardise(images) if self.spec.preparation.standardise else images
 
     def prepare(self, images: Tensor) -> Tensor:
-        """Images as they come to what the model sees of them, in 0..1: the original of a reconstruction."""
+        """Images as floats in 0..1, cropped to the model's size: what a decoder should reconstruct."""
         images = as_float(images)
         if images.dim() == 4 and tuple(images.shape[-2:]) == self.spec.preparation.size:
             images = middle(images, self.spec.preparation.crop)
         return images
 
     def reconstruct(self, images: Tensor, label: Tensor | None = None) -> Tensor:
-        """Images redrawn from the pose of their most active capsule, or of the labelled one: (B, C, H, W) in 0..1."""
+        """Reconstructions of images, (B, C, H, W) in 0..1.
+
+        Args:
+            images: as for a call.
+            label: class indices of the poses to decode, (B,); None takes the most active capsule.
+        """
         if self.decoder is None:
             raise ValueError("this network was trained without a decoder: it cannot redraw its input")
         return self.decoder(self(images), label)
 
     @torch.no_grad()
     def predict(self, images: Tensor) -> Tensor:
-        """The class index of each image, (B,), or where images show two classes those of both, (B, 2)."""
+        """Predicted class index of each image, (B,), or where images show two classes both of them, (B, 2)."""
         with self.evaluating():
             return most_active(self(images).activation, self.spec.labels_per_image)
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """In eval mode as long as a block lasts: to look at a network must not change it."""
+        """Context in which the network is in eval mode; afterwards it is in the mode that it had."""
         was_training = self.training
         try:
             self.eval()
@@ -129,11 +138,12 @@ class Network(nn.Module):
 
 
 def most_active(activation: Tensor, count: int) -> Tensor:
-    """The class of the most active capsule, (B,), or those of several, the most active one first, (B, count)."""
+    """Class of the most active capsule, (B,); or classes of the ``count`` most active, in falling order, (B, count)."""
     return activation.argmax(-1) if count == 1 else activation.topk(count).indices
 
 
 def _create_decoder(kind: str, model: ImageModel) -> Decoder | None:
+    """Decoder of a kind among ``DECODERS`` for the poses and images of a model."""
     if kind == "none":
         return None
     if kind == "deconv":

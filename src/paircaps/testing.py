@@ -1,4 +1,4 @@
-"""What a new routing must pass.
+"""Checks that a new routing must pass.
 
 Each check takes a routing, called as ``routing(votes, activation)`` on votes of (..., I, J, K), and raises an
 AssertionError that says what differs. None of them needs a test framework.
@@ -34,7 +34,7 @@ def check_routing(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> N
     Args:
         routing: the routing, in float32 if it is a module; it is copied where a check needs another precision.
         out_capsules: the number of parents that it was built for.
-        seed: of the random votes.
+        seed: seed of the random votes.
     """
     assert_capsules(routing, out_capsules, seed=seed)
     assert_permutation_invariant(routing, out_capsules, seed=seed)
@@ -53,7 +53,7 @@ def random_votes(
     dtype: torch.dtype = torch.float64,
     seed: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Normal votes of (*leading, I, J, K) and activations in 0.1..0.9 of (*leading, I), the same for the same seed."""
+    """Random votes (*leading, I, J, K), normally distributed, and activations (*leading, I) in 0.1..0.9."""
     generator = torch.Generator().manual_seed(seed)
     votes = torch.randn(*leading, children, out_capsules, pose_dim, generator=generator, dtype=torch.float64)
     activation = 0.1 + 0.8 * torch.rand(*leading, children, generator=generator, dtype=torch.float64)
@@ -91,17 +91,17 @@ def assert_matches_oracle(
     seed: int = 0,
     tolerance: float = 1e-10,
 ) -> None:
-    """In float64 the routing equals a plain statement of itself.
+    """In float64 the routing equals a plain implementation of the same algorithm.
 
     Args:
         routing: the routing.
-        oracle: takes votes (I, J, K) and activations (I,) of one image and returns its Capsules; a loop written
-            straight from the paper is best.
-        out_capsules: J.
-        children: I.
-        pose_dim: K.
-        seed: of the random votes.
-        tolerance: absolute and relative.
+        oracle: function of votes (I, J, K) and activations (I,) of one image that returns its Capsules; a loop
+            written straight from the paper is best.
+        out_capsules: J, the number of parents.
+        children: I, the number of children.
+        pose_dim: K, the dimensions of a vote.
+        seed: seed of the random votes.
+        tolerance: absolute and relative tolerance.
     """
     votes, activation = random_votes(3, out_capsules=out_capsules, children=children, pose_dim=pose_dim, seed=seed)
     actual = in_dtype(routing, torch.float64)(votes, activation)
@@ -170,7 +170,7 @@ def assert_shortcut(routing: AnyRouting, out_capsules: int, *, seed: int = 0, to
 
 
 def assert_evidence(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
-    """Where a routing says what each child contributed, that adds up to the activation of each parent."""
+    """Where a routing has evidence, the shares of the children add up to the activation of each parent."""
     if not isinstance(routing, Routing) or type(routing).evidence is Routing.evidence:
         return
     votes, activation = random_votes(3, out_capsules=out_capsules, seed=seed)

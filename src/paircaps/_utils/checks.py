@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class Shaped(Protocol):
-    """A tensor, or what will be one."""
+    """A tensor, or lazy votes: anything with a shape."""
 
     @property
     def shape(self) -> torch.Size:

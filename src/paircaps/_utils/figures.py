@@ -1,4 +1,4 @@
-"""Figures that are drawn into memory: no window, no global state. matplotlib is imported when one is drawn."""
+"""Figures of matplotlib, drawn in memory without a window or global state; it is imported when one is drawn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def new_figure(width: float, height: float) -> Any:
-    """An empty figure of that many inches."""
+    """Empty figure of a width and height in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -18,9 +18,9 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def as_png(figure: Any) -> bytes:
-    """The content of a PNG file."""
+    """A figure as the bytes of a PNG file."""
     buffer = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box is shown; that is all we can do
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box is drawn in place of the glyph
         figure.savefig(buffer, format="png", dpi=120)
     return buffer.getvalue()

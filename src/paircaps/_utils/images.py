@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def as_float(images: Tensor) -> Tensor:
-    """Bytes as numbers in 0..1; floats as they are."""
+    """Images of bytes as floats in 0..1; images of floats unchanged."""
     return images if images.is_floating_point() else images.float() / 255
 
 
@@ -21,7 +21,7 @@ def standardise(images: Tensor) -> Tensor:
 
 
 def middle(images: Tensor, size: tuple[int, int]) -> Tensor:
-    """The middle of images, (..., H, W) to (..., *size)."""
+    """Centre crop of images, (..., H, W) to (..., *size)."""
     height, width = size
     top, left = (images.shape[-2] - height) // 2, (images.shape[-1] - width) // 2
     return images[..., top : top + height, left : left + width]

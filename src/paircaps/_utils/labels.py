@@ -1,4 +1,4 @@
-"""Class indices: refused in words where they are wrong, and turned into one value a class."""
+"""Class indices: checks with clear messages, and one-hot codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def require_indices(name: str, label: Tensor) -> None:
 
 
 def one_hot(label: Tensor, classes: int, dtype: torch.dtype) -> Tensor:
-    """(...) of class indices to (..., classes) of 0 and 1."""
+    """One-hot codes of class indices: (...) to (..., classes) of 0 and 1."""
     zeros = torch.zeros(*label.shape, classes, dtype=dtype, device=label.device)
     with explained(label, classes):
         return zeros.scatter(-1, label.long().unsqueeze(-1), 1.0)
@@ -26,10 +26,10 @@ def one_hot(label: Tensor, classes: int, dtype: torch.dtype) -> Tensor:
 
 @contextmanager
 def explained(label: Tensor, classes: int) -> Iterator[None]:
-    """Say it in words when indexing by ``label`` fails.
+    """Context that turns a failed indexing by ``label`` into an error that names the wrong index.
 
-    Looking at the values first would cost a GPU a synchronisation, and vmap and export could not trace it; so they
-    are looked at only once the indexing has failed.
+    A check before the indexing would cost a GPU a synchronisation, and vmap and export could not trace it; so the
+    values are checked only once the indexing has failed.
     """
     try:
         yield

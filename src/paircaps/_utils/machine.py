@@ -1,4 +1,4 @@
-"""What a figure was measured on."""
+"""Description of the machine that something was measured on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import paircaps
 
 
 def describe_machine() -> dict[str, str | int]:
-    """Processor, threads, versions and commit."""
+    """Processor, number of threads, versions and commit, by name."""
     return {
         "cpu": _cpu(),
         "cores": os.cpu_count() or 1,
@@ -27,7 +27,7 @@ def describe_machine() -> dict[str, str | int]:
 
 
 def machine_line(machine: Mapping[str, str | int] | None = None) -> str:
-    """The same as one line of text, of this machine unless told."""
+    """Description of a machine in one line of text; None stands for this machine."""
     facts = describe_machine() if machine is None else machine
     return "; ".join(f"{key} {value}" for key, value in facts.items())
 
@@ -42,7 +42,7 @@ def _cpu() -> str:
 
 
 def commit_of(folder: Path) -> str:
-    """The commit that a folder is checked out from, marked if something in it differs; other folders do not matter."""
+    """Short hash of the commit that a folder is checked out from, marked if files in that folder were changed."""
 
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()

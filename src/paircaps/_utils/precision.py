@@ -1,4 +1,4 @@
-"""Half precision in, float32 inside: one rule for every equation that sums over many capsules."""
+"""Precision of computations: half precision is widened to float32 wherever many values are summed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def in_full_precision(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def without_autocast(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function of tensors that chooses its precision itself."""
+    """Decorate a function of tensors so that autocast is off inside: it chooses its precision itself."""
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -58,7 +58,7 @@ def without_autocast(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def autocast_enabled(tensor: Tensor) -> bool:
-    """Whether autocast is on where a tensor lives; a device that only knows shapes has none."""
+    """Whether autocast is on for a tensor's device; the meta device, which has shapes only, has no autocast."""
     device = tensor.device.type
     return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
@@ -72,7 +72,7 @@ def _widen(value: Any) -> Any:
 
 
 def to_dtype(result: T, dtype: torch.dtype) -> T:
-    """A tensor, or each of a named tuple of them, in another precision."""
+    """A tensor, or each tensor of a named tuple, in another precision."""
     parts: Any = result
     if isinstance(parts, Tensor):
         return parts.to(dtype)  # pyright: ignore[reportReturnType]

@@ -1,4 +1,4 @@
-"""The layers that people import: primary capsules, the capsule layer, and batch norm of capsules and votes."""
+"""Layers: primary capsules, the capsule layer, and batch norm of capsules and votes."""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ from paircaps.votes import LazyVotes, create_transform
 
 
 class CapsuleLayer(nn.Module):
-    """A layer of capsules over another: votes, their batch norm, and a routing.
+    """Capsule layer: votes of the child capsules, their batch norm, and a routing to parent capsules.
 
-    Layers chain like ``nn.Linear``: what one returns, the next takes.
+    Layers chain like ``nn.Linear``: the output of one is the input of the next.
 
     >>> import torch
     >>> layers = nn.Sequential(CapsuleLayer(64, 16), CapsuleLayer(16, 10))
@@ -25,15 +25,14 @@ class CapsuleLayer(nn.Module):
     Args:
         in_capsules: I, the number of children.
         out_capsules: J, the number of parents.
-        pose_dim: K of a parent.
-        in_dim: K_in of a child; None means ``pose_dim``.
+        pose_dim: K, the dimensions of a parent.
+        in_dim: K_in, the dimensions of a child; None means ``pose_dim``.
         routing: a registered name, a factory called with ``out_capsules``, or a routing that is built already.
         transform: ``"matrix"``, K weights a pair, or ``"vector"``, K_in · K weights a pair.
         vote_norm: batch norm of the votes per pose dimension (``"pose"``), per vote (``"vote"``), or None.
-        routing_options: for the routing, if it is built here.
-        streaming: whether the routing does without holding all votes: FM agreement walks them tile by tile, dynamic
-            and EM routing take a few images at a time. ``"auto"`` does what is fastest, True never holds those of
-            the whole batch, False always does.
+        routing_options: options of the routing, if it is built here.
+        streaming: whether the votes of the whole batch are avoided: FM agreement sums them tile by tile, dynamic and EM
+            routing take a few images at a time. ``"auto"`` does what is fastest, True always avoids them, False never.
         tile: children in a tile; None takes :func:`paircaps.votes.tile_children`.
     """
 
@@ -81,11 +80,11 @@ class CapsuleLayer(nn.Module):
             )
 
     def forward(self, u: Tensor | Capsules, activation: Tensor | None = None) -> Capsules:
-        """Children to parents.
+        """Parent capsules of child capsules.
 
         Args:
-            u: child capsules, (..., I, K_in), or all that the layer below returned.
-            activation: of the children, (..., I), where ``u`` is a tensor; None takes all as fully there.
+            u: child capsules, (..., I, K_in), or the output of the layer below.
+            activation: activations of the children, (..., I), where ``u`` is a tensor; None stands for all ones.
 
         Returns:
             Capsules of (..., J, K), (..., J, K) and (..., J).
@@ -94,10 +93,10 @@ class CapsuleLayer(nn.Module):
         return votes.route(self.routing, activation)
 
     def evidence(self, u: Tensor | Capsules, activation: Tensor | None = None) -> Evidence:
-        """What each child contributed to each parent; arguments as of a call. All votes are held at once.
+        """Contribution of each child to each parent; arguments as for a call. The votes are dense.
 
         Raises:
-            PaircapsError: if the routing does not say.
+            PaircapsError: if the routing has no evidence.
         """
         votes, activation = self._lazy_votes(u, activation)
         if not isinstance(self.routing, Routing):

@@ -13,13 +13,14 @@ from paircaps._utils.checks import require_choice, shape_of
 from paircaps.votes.fold_norm import Statistics
 
 MOMENTUM = 0.01
-"""Share of the new batch in the running statistics, everywhere in the paper's models (0.99 in TensorFlow's terms)."""
+"""Weight of a new batch in the running statistics, in all models of the paper (0.99 in TensorFlow's terms)."""
 
 EPS = 1e-3
-"""Added to each variance, everywhere in the paper's models."""
+"""Constant added to each variance, in all models of the paper."""
 
 
 VOTE_NORMS = ("pose", "vote", None)
+"""Values of ``vote_norm``: one statistic a pose dimension, one a vote, no batch norm."""
 
 
 class CapsuleNorm(nn.BatchNorm1d):
@@ -44,7 +45,13 @@ class CapsuleNorm(nn.BatchNorm1d):
         return super().forward(input.reshape(-1, self.num_features)).reshape(input.shape)
 
     def fold(self, statistics: Statistics, count: int) -> tuple[Tensor, Tensor]:
-        """What :meth:`forward` does, as a scale and a shift: of the batch in training, of the past in eval mode."""
+        """Scale and shift that equal :meth:`forward`, so that votes can be normalised by folding them into the weights.
+
+        Args:
+            statistics: computes mean and variance of this batch; called in training, when the running statistics
+                follow them. In eval mode the running statistics are used.
+            count: number of values in each statistic.
+        """
         self._require_several(count, f"{count} of each")
         if not self.training:
             assert self.running_mean is not None
@@ -68,7 +75,14 @@ class CapsuleNorm(nn.BatchNorm1d):
 
 
 def create_vote_norm(vote_norm: str | None, in_capsules: int, out_capsules: int, pose_dim: int) -> nn.Module:
-    """Batch norm of votes (E3): one statistic a pose dimension, one a vote, or none at all."""
+    """Build the batch norm of votes (E3).
+
+    Args:
+        vote_norm: ``"pose"`` for one statistic a pose dimension, ``"vote"`` for one a vote, None for an identity.
+        in_capsules: I, the number of children.
+        out_capsules: J, the number of parents.
+        pose_dim: K of a vote.
+    """
     require_choice("vote_norm", vote_norm, VOTE_NORMS)
     if vote_norm is None:
         return nn.Identity()
@@ -76,9 +90,16 @@ def create_vote_norm(vote_norm: str | None, in_capsules: int, out_capsules: int,
 
 
 def scale_and_shift(norm: _BatchNorm, mean: Tensor, variance: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """Batch norm with these statistics, as y = scale · x + shift."""
+    """Batch norm with given statistics, as y = scale · x + shift.
+
+    Args:
+        norm: batch norm with its weight, bias and ε.
+        mean: mean to subtract.
+        variance: variance to divide by.
+        shape: shape of the results.
+    """
     dtype = torch.promote_types(mean.dtype, norm.weight.dtype)
-    # in float64: the derivative of 1/σ is 1/σ³, which float32 ends for votes of 1e14
+    # in float64: the derivative of 1/σ is 1/σ³, which overflows float32 for votes of 1e14
     precise = dtype if mean.device.type == "mps" else torch.float64
     mean, variance = mean.flatten().to(precise), variance.flatten().to(precise)
     scale = (variance + norm.eps).rsqrt() * norm.weight
@@ -87,7 +108,13 @@ def scale_and_shift(norm: _BatchNorm, mean: Tensor, variance: Tensor, shape: tup
 
 @torch.no_grad()
 def keep_statistics(norm: _BatchNorm, mean: Tensor, unbiased: Tensor) -> None:
-    """Let the running statistics of a batch norm follow those of one more batch, if it keeps any."""
+    """Update the running statistics of a batch norm with those of a batch, as PyTorch does; nothing if it keeps none.
+
+    Args:
+        norm: batch norm.
+        mean: mean of the batch.
+        unbiased: variance of the batch, divided by the count minus one.
+    """
     if not norm.track_running_stats:
         return
     assert norm.running_mean is not None

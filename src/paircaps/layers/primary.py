@@ -22,17 +22,17 @@ PRIMARY_NORMS = ("pose", "capsule", None)
 class PrimaryCapsules(nn.Module):
     """Feature maps to the first capsules: a strided convolution, cut into vectors, normalised and squashed.
 
-    A capsule's activation is the length that squash gave it, ‖x‖² / (1 + ‖x‖²).
+    A capsule's activation is its length after the squash, ‖x‖² / (1 + ‖x‖²).
 
     Args:
-        in_channels: of the feature maps.
-        in_size: their side, or (height, width); every position has capsules of its own, so it is fixed.
+        in_channels: channels of the feature maps.
+        in_size: side of the feature maps, or (height, width); every position has capsules of its own, so it is fixed.
         groups: capsules at each position.
-        pose_dim: K of each.
-        kernel_size: of the convolution.
-        stride: of the convolution.
-        padding: of the convolution, on every side.
-        bias: whether the convolution has one.
+        pose_dim: K, the dimensions of a capsule.
+        kernel_size: side of the convolution's kernel.
+        stride: stride of the convolution.
+        padding: padding of the convolution, on every side.
+        bias: whether the convolution has a bias.
         norm: batch norm with one statistic a pose dimension (``"pose"``), one for every dimension of every capsule
             (``"capsule"``), or None.
     """
@@ -87,11 +87,11 @@ class PrimaryCapsules(nn.Module):
         return Capsules(u, u, torch.linalg.vector_norm(u, dim=-1))
 
     def centres(self, step: float = 1.0, first: float = 0.5) -> Tensor:
-        """Middle of what each capsule looks at, (I, 2): x to the right and y down, capsules in their own order.
+        """Centre of the receptive field of each capsule, (I, 2): x to the right and y down.
 
         Args:
-            step: between neighbours among the features, in pixels of the image, say.
-            first: where the middle of the first feature is.
+            step: distance of neighbouring features, in the unit wanted, such as pixels of the image.
+            first: position of the centre of the first feature.
         """
         kernel, stride, padding = (self.conv.kernel_size[0], self.conv.stride[0], int(self.conv.padding[0]))
         middle = (kernel - 1) / 2 - padding

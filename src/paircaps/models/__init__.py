@@ -1,4 +1,4 @@
-"""Images to capsules: every model of the paper, its pooling baseline, and the decoders."""
+"""Models from images to capsules: those of the paper, their pooling baselines, and the decoders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every model is: images in, Capsules out."""
+"""Base class of all models: images to capsules."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class ImageModel(nn.Module, ABC):
     """Images of one fixed size to one capsule a class.
 
     Args:
-        num_classes: J of the last layer.
-        in_channels: of an image.
-        image_size: its side, or (height, width).
+        num_classes: J, the number of classes.
+        in_channels: channels of an image.
+        image_size: side of an image, or (height, width).
         minimum_size: the smallest side that the network can take.
     """
 
@@ -41,7 +41,7 @@ class ImageModel(nn.Module, ABC):
 
     @property
     def bounded(self) -> bool:
-        """Whether activations lie in 0..1, and so ask for a margin loss in place of a softmax."""
+        """Whether activations lie in 0..1, where a margin loss fits better than a softmax."""
         return False
 
     def forward(self, images: Tensor) -> Capsules:
@@ -57,7 +57,7 @@ class ImageModel(nn.Module, ABC):
 
     @abstractmethod
     def capsules(self, images: Tensor) -> Capsules:
-        """The network itself, on images whose shape is right."""
+        """The network itself, on images whose shape was checked: (B, C, H, W) to capsules."""
 
 
 def count_parameters(module: nn.Module) -> int:

@@ -21,17 +21,17 @@ class CapsNet(CapsuleModel):
 
     Args:
         num_classes: capsules of the last layer.
-        in_channels: of an image.
-        image_size: its side, or (height, width); at least 17.
+        in_channels: channels of an image.
+        image_size: side of an image, or (height, width); at least 17.
         routing: a registered name, or a factory.
-        filters: of the first convolution.
+        filters: channels of the first convolution.
         groups: primary capsules at each position.
         primary_dim: K of a primary capsule.
         pose_dim: K of the capsules above.
         hidden_capsules: sizes of capsule layers between the primary and the last one.
         vote_norm: batch norm of the votes; the paper's runs have none here.
-        routing_options: for every layer's routing.
-        streaming: whether FM agreement does without holding the votes; see CapsuleLayer.
+        routing_options: options of every layer's routing.
+        streaming: whether dense votes of the whole batch are avoided; see CapsuleLayer.
     """
 
     FIELD = (1.0, KERNEL / 2)
@@ -87,7 +87,7 @@ class CapsNet(CapsuleModel):
 
 
 SIZES: dict[str, dict[str, int]] = {"": {}, "-light": {"filters": 64, "groups": 8}}
-"""Widths by the ending of a name: that of the first paper, and that of the published runs."""
+"""Widths by the ending of the model's name: those of the first CapsNet, and those of the paper's published runs."""
 
 for _ending, _size in SIZES.items():
     _factory = partial(CapsNet, **_size)  # pyright: ignore[reportArgumentType]

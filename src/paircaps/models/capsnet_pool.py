@@ -17,10 +17,10 @@ class CapsNetPool(PoolingModel):
 
     Args:
         num_classes: outputs of the linear layer.
-        in_channels: of an image.
-        image_size: its side, or (height, width); at least 17.
-        filters: of the first convolution.
-        head_width: channels of the second one, which are the features.
+        in_channels: channels of an image.
+        image_size: side of an image, or (height, width); at least 17.
+        filters: channels of the first convolution.
+        head_width: channels of the second convolution, which are the features.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What every model of capsules is: features, primary capsules, capsule layers."""
+"""Base class of capsule networks: features, primary capsules, capsule layers."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from paircaps.models.stack import is_bounded
 
 
 class CapsuleModel(ImageModel):
-    """Images to feature maps, to primary capsules, to one capsule layer after the other."""
+    """Capsule network: images to feature maps, to primary capsules, to one capsule layer after the other."""
 
     primary: PrimaryCapsules
     layers: nn.Sequential
 
     FIELD: tuple[float, float]
-    """Where a feature lies in the image: step from one to the next, and middle of the first, in pixels."""
+    """Positions of the features in the image: distance of neighbours, and centre of the first, in pixels."""
 
     @abstractmethod
     def features(self, images: Tensor) -> Tensor:
-        """(B, C, H, W) to feature maps."""
+        """Images (B, C, H, W) to the feature maps that the primary capsules read."""
 
     @property
     def bounded(self) -> bool:
-        """As the routing of the last layer says."""
+        """Whether activations lie in 0..1: those of the last layer's routing."""
         return is_bounded(self.layers)
 
     def capsules(self, images: Tensor) -> Capsules:
@@ -36,11 +36,11 @@ class CapsuleModel(ImageModel):
         return self.layers(self.primary(self.features(images)))
 
     def ascend(self, images: Tensor) -> list[Capsules]:
-        """(B, C, H, W) to the capsules of every layer, the primary ones first, those of the classes last."""
+        """Capsules of every layer for images (B, C, H, W), from the primary capsules to those of the classes."""
         return list(
             accumulate(self.layers, lambda below, layer: layer(below), initial=self.primary(self.features(images)))
         )
 
     def centres(self) -> Tensor:
-        """Where in the image each primary capsule looks: x and y of its middle in pixels, (I, 2)."""
+        """Centre of the receptive field of each primary capsule: x and y in pixels, (I, 2)."""
         return self.primary.centres(*self.FIELD)

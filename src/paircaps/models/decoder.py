@@ -1,4 +1,4 @@
-"""Decoders: the pose of one capsule back to an image (section 4.3)."""
+"""Decoders: images reconstructed from the poses of capsules (section 4.3)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from paircaps.layers.norms import EPS, MOMENTUM
 
 
 class Decoder(nn.Module, ABC):
-    """Capsules to images: one capsule an image, or several, each drawn from its own pose."""
+    """Base class of decoders: each image is reconstructed from the pose of one capsule."""
 
     def forward(self, capsules: Capsules, label: Tensor | None = None) -> Tensor:
-        """Redraw images.
+        """Reconstruct images.
 
         Args:
-            capsules: of a model, poses (B, J, K).
-            label: class indices of the poses to draw: (B,), or (B, D) for D drawings an image; None takes the most
-                active capsule.
+            capsules: output of a model, poses (B, J, K).
+            label: class indices of the poses to decode: (B,), or (B, D) for D reconstructions an image; None takes the
+                most active capsule.
 
         Returns:
             (B, C, H, W), or (B, D, C, H, W), in 0..1.
@@ -39,7 +39,15 @@ class Decoder(nn.Module, ABC):
 
     @abstractmethod
     def draw(self, pose: Tensor, chosen: Tensor) -> Tensor:
-        """All poses, (B, J, K), and which of them to draw, (B,) or (B, D), to (B, [D,] C, H, W)."""
+        """Reconstruct images from chosen poses.
+
+        Args:
+            pose: poses of all classes, (B, J, K).
+            chosen: class indices of the poses to decode, (B,) or (B, D).
+
+        Returns:
+            (B, C, H, W) or (B, D, C, H, W), in 0..1.
+        """
 
 
 class DeconvDecoder(Decoder):
@@ -48,7 +56,7 @@ class DeconvDecoder(Decoder):
     Args:
         pose_dim: K of a pose.
         image_size: side of the image, or (height, width).
-        channels: of the image.
+        channels: channels of the image.
     """
 
     WIDTHS = (64, 32, 16)
@@ -92,8 +100,8 @@ class DenseDecoder(Decoder):
         num_classes: J, the number of capsules.
         pose_dim: K of a pose.
         image_size: side of the image, or (height, width).
-        channels: of the image.
-        widths: of the hidden layers.
+        channels: channels of the image.
+        widths: sizes of the hidden layers.
     """
 
     def __init__(
@@ -132,7 +140,7 @@ class DenseDecoder(Decoder):
 
 
 def choose(capsules: Capsules, label: Tensor | None) -> Tensor:
-    """Which capsules to draw, (B,) or (B, D): the labelled ones, or without a label the most active one."""
+    """Class indices of the capsules to decode, (B,) or (B, D): the labels, or without them the most active capsule."""
     if not isinstance(capsules, Capsules):
         raise TypeError(f"a decoder takes Capsules, got {type(capsules).__name__}")
     pose, activation = capsules.pose, capsules.activation
@@ -152,11 +160,11 @@ def choose(capsules: Capsules, label: Tensor | None) -> Tensor:
 
 
 def select_pose(capsules: Capsules, label: Tensor | None = None) -> Tensor:
-    """The pose of the labelled capsule, or of the most active one.
+    """Pose of the labelled capsule, or of the most active one.
 
     Args:
-        capsules: poses (B, J, K), activations (B, J).
-        label: (B,) or (B, D), or None.
+        capsules: output of a model: poses (B, J, K), activations (B, J).
+        label: class indices, (B,) or (B, D), or None.
 
     Returns:
         (B, K), or (B, D, K).
@@ -166,13 +174,14 @@ def select_pose(capsules: Capsules, label: Tensor | None = None) -> Tensor:
 
 
 def pick(pose: Tensor, chosen: Tensor) -> Tensor:
-    """The chosen of all poses: (B, J, K) and (B, [D]) to (B, [D,] K)."""
+    """Chosen poses: all poses (B, J, K) and class indices (B, [D]) to (B, [D,] K)."""
     index = chosen.reshape(chosen.shape[0], -1, 1).expand(-1, -1, pose.shape[-1])
     with explained(chosen, pose.shape[-2]):
         return pose.gather(-2, index).reshape(*chosen.shape, pose.shape[-1])
 
 
 def _halved(size: tuple[int, int]) -> tuple[int, int]:
+    """Half of a height and width, rounded up."""
     height, width = size
     return -(-height // 2), -(-width // 2)
 
@@ -180,7 +189,7 @@ def _halved(size: tuple[int, int]) -> tuple[int, int]:
 def _doubling(
     in_channels: int, out_channels: int, small: tuple[int, int], large: tuple[int, int]
 ) -> nn.ConvTranspose2d:
-    """A 5×5 transposed convolution of stride 2 that undoes a halving, of odd sides too."""
-    # without output padding it makes 2n − 1 of n
+    """5×5 transposed convolution of stride 2 from a halved size to the full one, which may be odd."""
+    # without output padding, n becomes 2n − 1
     extra = (large[0] - 2 * small[0] + 1, large[1] - 2 * small[1] + 1)
     return nn.ConvTranspose2d(in_channels, out_channels, 5, stride=2, padding=2, output_padding=extra)

@@ -1,6 +1,6 @@
-"""Pooling networks, and how one is made as large as a capsule network.
+"""Pooling networks: the baselines of capsule networks, with the same backbone and the same number of parameters.
 
-A capsule result without it proves nothing: the backbone and the number of parameters may have done it all.
+Without them a result of capsules shows little: the backbone or the number of parameters may be the reason for it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from paircaps.routing import RoutingFactory
 
 
 class PoolingModel(ImageModel):
-    """Feature maps, their average, a linear layer.
+    """Feature maps, average pooling, a linear layer.
 
-    The features stand in for the pose: all classes have the same one. The activation is the logit.
+    All classes have the same pose, the pooled features. The activation is the logit.
     """
 
     classify: nn.Linear
@@ -41,12 +41,12 @@ class PoolingModel(ImageModel):
 def matched(
     pool: Callable[..., PoolingModel], twin: Callable[..., ImageModel], common: Sequence[str]
 ) -> Callable[..., PoolingModel]:
-    """A factory of the pooling network whose number of parameters is nearest to that of its capsule twin.
+    """Factory of a pooling network whose number of parameters is nearest to that of its capsule twin.
 
     Args:
-        pool: makes one of a ``head_width``, in which the number of its parameters is linear.
-        twin: the capsule network, whose arguments the factory takes.
-        common: options that both have.
+        pool: builds a pooling network from a ``head_width``, in which its number of parameters is linear.
+        twin: builds the capsule network; the factory takes its arguments.
+        common: names of the options that both have.
     """
 
     def build(

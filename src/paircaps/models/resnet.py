@@ -21,10 +21,10 @@ class BasicBlock(nn.Module):
     """Two 3×3 convolutions, each after batch norm and ReLU, and a shortcut around them.
 
     Args:
-        in_channels: of the input.
-        out_channels: of both convolutions.
-        stride: of the first convolution.
-        preactivated: the input comes out of a batch norm and ReLU already, so the block does not repeat them.
+        in_channels: channels of the input.
+        out_channels: channels of both convolutions.
+        stride: stride of the first convolution.
+        preactivated: whether the input comes from a batch norm and ReLU already, so that the block has none first.
     """
 
     def __init__(self, in_channels: int, out_channels: int, stride: int = 1, *, preactivated: bool = False) -> None:
@@ -47,13 +47,13 @@ class ResNetBackbone(nn.Module):
     """A 3×3 stem of 16 channels and three stages; the second and the third halve the image.
 
     Args:
-        in_channels: of an image.
+        in_channels: channels of an image.
         blocks: residual blocks of each stage.
         widths: channels of each stage.
     """
 
     STRIDE = 4
-    """Image side over side of the feature maps, which is rounded up."""
+    """Ratio of an image's side to that of its feature maps, which is rounded up."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class ResNetBackbone(nn.Module):
 
 
 def conv(in_channels: int, out_channels: int, kernel_size: int, stride: int = 1) -> nn.Conv2d:
-    """A convolution without bias that keeps the size up to its stride, He normal at the start."""
+    """Convolution without bias, padded to keep the size up to its stride, with He's normal initialisation."""
     layer = nn.Conv2d(in_channels, out_channels, kernel_size, stride, kernel_size // 2, bias=False)
     nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
     return layer

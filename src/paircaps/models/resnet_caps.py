@@ -15,7 +15,7 @@ from paircaps.models.stack import capsule_stack
 from paircaps.routing import RoutingFactory
 
 MINIMUM_SIZE = 8
-"""The step from one primary capsule to the next, in pixels: of a smaller image, most is padding."""
+"""Least side of an image: the distance of two primary capsules in pixels. A smaller image would be mostly padding."""
 
 
 class ResNetCapsules(CapsuleModel):
@@ -23,8 +23,8 @@ class ResNetCapsules(CapsuleModel):
 
     Args:
         num_classes: capsules of the last layer.
-        in_channels: of an image.
-        image_size: its side, or (height, width); at least 8.
+        in_channels: channels of an image.
+        image_size: side of an image, or (height, width); at least 8.
         routing: a registered name, or a factory.
         blocks: residual blocks of the three stages.
         widths: channels of the three stages.
@@ -33,8 +33,8 @@ class ResNetCapsules(CapsuleModel):
         pose_dim: K of every capsule, a square number.
         vote_norm: ``"pose"``, ``"vote"`` (the smallNORB runs) or None.
         primary_norm: ``"pose"``, ``"capsule"`` (the smallNORB runs) or None.
-        routing_options: for every layer's routing.
-        streaming: whether FM agreement does without holding the votes; see CapsuleLayer.
+        routing_options: options of every layer's routing.
+        streaming: whether dense votes of the whole batch are avoided; see CapsuleLayer.
     """
 
     FIELD = (float(ResNetBackbone.STRIDE), 0.5)

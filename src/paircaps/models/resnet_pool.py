@@ -20,8 +20,8 @@ class ResNetPool(PoolingModel):
 
     Args:
         num_classes: outputs of the linear layer.
-        in_channels: of an image.
-        image_size: its side, or (height, width); at least 8.
+        in_channels: channels of an image.
+        image_size: side of an image, or (height, width); at least 8.
         blocks: residual blocks of the three stages.
         widths: channels of the three stages.
         head_width: channels of the last convolution, which are the features.

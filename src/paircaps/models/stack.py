@@ -1,4 +1,4 @@
-"""Several capsule layers, one on the other."""
+"""Stacks of capsule layers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,19 @@ def capsule_stack(
     vote_norm: str | None,
     streaming: bool | str,
 ) -> nn.Sequential:
-    """Layers of ``hidden`` capsules and one of ``num_classes``, each with a routing of its own."""
+    """Capsule layers, each with a routing of its own.
+
+    Args:
+        primary: layer below.
+        hidden: number of capsules of each hidden layer.
+        num_classes: number of capsules of the last layer.
+        pose_dim: K of all capsules.
+        transform: ``"matrix"`` or ``"vector"``.
+        routing: a registered name, or a factory.
+        routing_options: options of every layer's routing.
+        vote_norm: ``"pose"``, ``"vote"`` or None.
+        streaming: see CapsuleLayer.
+    """
     require_sizes("hidden_capsules", hidden)
     if isinstance(routing, nn.Module):
         raise TypeError(
@@ -50,6 +62,6 @@ def capsule_stack(
 
 
 def is_bounded(layers: nn.Sequential) -> bool:
-    """Whether the activations of the last layer lie in 0..1; of a routing that does not say, they may not."""
+    """Whether the activations of the last layer lie in 0..1; False for a routing that is no Routing."""
     routing = layers[-1].get_submodule("routing")
     return isinstance(routing, Routing) and routing.bounded

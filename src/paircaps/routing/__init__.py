@@ -1,4 +1,4 @@
-"""Votes to parent capsules: one algorithm a file, and the registry that names them."""
+"""Routing, from votes to parent capsules: one algorithm a file, and their registry."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def create_routing(name: str | RoutingFactory, out_capsules: int, **options: obj
     Args:
         name: a registered name, or a factory that is not registered.
         out_capsules: J, the number of parents.
-        options: of that routing, such as ``iterations=2``.
+        options: options of that routing, such as ``iterations=2``.
     """
     factory = name if callable(name) else _ROUTINGS.factory(name)
     return call_with_options(f"routing {name!r}", factory, {"out_capsules": out_capsules}, options)

@@ -1,4 +1,4 @@
-"""Dynamic routing: coupling by iterated agreement with the parent's mean."""
+"""Dynamic routing: children are coupled to the parents that agree with their votes, in several iterations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paircaps.routing.evidence import Evidence
 
 @torch.no_grad()
 def dynamic_evidence(votes: Tensor, iterations: int) -> Evidence:
-    """A pair (i, k) has ⟨c_i û_i, c_k û_k⟩ of ‖s‖², each child with itself too."""
+    """Evidence of dynamic routing: the part of a pair (i, k) in ‖s‖² is ⟨c_i û_i, c_k û_k⟩, i = k included."""
     votes = votes.to(full_precision(votes.dtype))
     coupling = dynamic_coupling(votes, iterations)
     weighted = coupling.unsqueeze(-1) * votes
@@ -40,11 +40,11 @@ class DynamicRouting(Routing):
 
     @property
     def bounded(self) -> bool:
-        """A length that was squashed."""
+        """True: an activation is the length of a squashed vector."""
         return True
 
     def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
-        """A child's activation is the length of its capsule, so its votes carry it already."""
+        """Dynamic routing of dense votes; a child's activation is the length of its capsule, so votes contain it."""
         return dynamic_routing(votes, self.iterations)
 
     @property
@@ -57,7 +57,7 @@ class DynamicRouting(Routing):
         return uniform_routing(total)
 
     def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
-        """The coupling c of the last iteration; s = Σ c û, and child i has ⟨c_i û_i, s⟩ of ‖s‖², so of a_j."""
+        """With the coupling c of the last iteration, s = Σ c û, and the part of child i in ‖s‖² is ⟨c_i û_i, s⟩."""
         return dynamic_evidence(votes, self.iterations)
 
     def extra_repr(self) -> str:

@@ -1,4 +1,4 @@
-"""EM routing: parents as Gaussians fitted to the votes, with two learned costs a parent."""
+"""EM routing: parents are Gaussians fitted to the votes, with two learned costs for each parent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paircaps.routing.evidence import Evidence
 
 @torch.no_grad()
 def em_evidence(votes: Tensor, activation: Tensor | None, beta_u: Tensor, beta_a: Tensor, iterations: int) -> Evidence:
-    """A sigmoid does not split into parts, so a_j is divided as μ_j is: by R a_i / Σ R a_i."""
+    """Evidence of EM routing: a sigmoid is no sum of parts, so a_j is divided as μ_j is, by R a_i / Σ R a_i."""
     votes = votes.to(full_precision(votes.dtype))
     coupling = em_coupling(votes, activation, beta_u, beta_a, iterations)
     a_j = em_routing(votes, activation, beta_u, beta_a, iterations).activation
@@ -36,8 +36,8 @@ class EMRouting(Routing):
     Args:
         out_capsules: J, the number of parents.
         iterations: r, at least 1.
-        beta_u: start of every β_u.
-        beta_a: start of every β_a.
+        beta_u: initial value of every β_u.
+        beta_a: initial value of every β_a.
     """
 
     def __init__(self, out_capsules: int, *, iterations: int = 3, beta_u: float = 1.5, beta_a: float = 0.0) -> None:
@@ -49,11 +49,11 @@ class EMRouting(Routing):
 
     @property
     def bounded(self) -> bool:
-        """A probability."""
+        """True: an activation is a probability."""
         return True
 
     def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
-        """Children weigh by their activation in the M step."""
+        """EM routing of dense votes; the M step weights children by their activations."""
         return em_routing(votes, activation, self.beta_u, self.beta_a, self.iterations)
 
     @property
@@ -62,7 +62,7 @@ class EMRouting(Routing):
         return VoteNeeds.IMAGES
 
     def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
-        """The assignment R of the last M step; of a_j child i has as much as of all that was assigned to j."""
+        """With the assignment R of the last M step: a child's part in a_j is its part in all that j was assigned."""
         return em_evidence(votes, activation, self.beta_u.detach(), self.beta_a.detach(), self.iterations)
 
     def extra_repr(self) -> str:

@@ -1,4 +1,4 @@
-"""What each child contributed to each parent, for people who want to see it."""
+"""Contributions of the children to their parents, for explanations."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from torch import Tensor
 
 
 class Evidence(NamedTuple):
-    """Where the activations of parents come from.
+    """Contributions of the children to the activations of their parents.
 
     Attributes:
-        share: of each child in the activation of each parent, (..., I, J). Over the children they add up to it.
-        coupling: how the routing divided each child among the parents, (..., I, J); None where it does not.
-        weighted: votes with all that they are multiplied by before they meet, (..., I, J, K).
-        metric: what a product of two such votes counts in each dimension, (..., J, K).
+        share: part of each child in the activation of each parent, (..., I, J); over the children they add up to it.
+        coupling: share of each child that the routing gave to each parent, (..., I, J); None where it has none.
+        weighted: votes times their weights in the routing, (..., I, J, K).
+        metric: weight of each dimension in the product of two such votes, (..., J, K).
     """
 
     share: Tensor
@@ -24,13 +24,14 @@ class Evidence(NamedTuple):
     metric: Tensor
 
     def pairs(self, parent: Tensor) -> Tensor:
-        """How much each two children agree on one parent an image: the product of their votes, as they count.
+        """Agreement of each two children on one parent per image: the weighted product of their votes.
 
-        With FM agreement the pairs add up to the activation, with dynamic routing those and each child with itself. EM
-        routing knows no such products; there it is the likeness of votes, each weighed by its part in the parent.
+        With FM agreement the pairs i < k add up to the activation; with dynamic routing all pairs do, each child with
+        itself included. EM routing has no such products; there it is the similarity of the votes, each weighted by the
+        child's part in the parent.
 
         Args:
-            parent: its index, of the leading shape (...).
+            parent: index of the parent in each image, of the leading shape (...).
 
         Returns:
             (..., I, I), symmetric.
@@ -41,7 +42,16 @@ class Evidence(NamedTuple):
 
 
 def of_parent(values: Tensor, parent: Tensor, axis: int) -> Tensor:
-    """The values of one parent an image: (..., J, ...) with J at a negative axis, and (...) to the same without J."""
+    """Values of one parent per image.
+
+    Args:
+        values: values of all parents, (..., J, ...).
+        parent: index of the parent in each image, (...).
+        axis: axis of the parents in ``values``, counted from the end and negative.
+
+    Returns:
+        the values without the axis of the parents.
+    """
     index = parent.reshape(parent.shape + (1,) * (values.dim() - parent.dim()))
     shape = list(values.shape)
     shape[axis] = 1

@@ -15,10 +15,10 @@ from paircaps.routing.evidence import Evidence
 
 @torch.no_grad()
 def fm_evidence(votes: Tensor, *, normalize: bool, halve: bool, activation: str) -> Evidence:
-    """Options as of :func:`paircaps.functional.fm_agreement`; a pair (i, k) has ⟨û_i, û_k⟩ / I of a_j.
+    """Evidence of FM agreement: the part of a pair (i, k) in a_j is ⟨û_i, û_k⟩ / I.
 
-    A squashed activation is ‖s‖ = ⟨s, s/‖s‖⟩ with a factor, so there the dimensions of a product count as those of
-    the pose do.
+    A squashed activation is ‖s‖ = ⟨s, s/‖s‖⟩ times a factor, so there the dimensions of a product are weighted by the
+    pose. Options are those of :func:`paircaps.functional.fm_agreement`.
     """
     votes = votes.to(full_precision(votes.dtype))
     capsules = fm_agreement(votes, normalize=normalize, halve=halve, activation=activation)
@@ -55,11 +55,11 @@ class FMAgreement(Routing):
 
     @property
     def bounded(self) -> bool:
-        """The sum has no bound, the squash has."""
+        """True for the squash, whose result is below one; the sum has no bound."""
         return self.activation == "squash"
 
     def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
-        """FM reads the votes alone: a child's activation is at most in their length."""
+        """FM agreement of dense votes; the children's activations are not used."""
         return fm_agreement(votes, normalize=self.normalize, halve=self.halve, activation=self.activation)
 
     @property
@@ -72,7 +72,7 @@ class FMAgreement(Routing):
         return fm_capsules(total, squares, children, halve=self.halve, activation=self.activation)
 
     def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
-        """E5 taken apart: child i has ⟨û_i, Σû − û_i⟩ / 2I of a_j, half of every pair it is in."""
+        """E5 by children: the part of child i in a_j is ⟨û_i, Σû − û_i⟩ / 2I, half of every pair it is in."""
         return fm_evidence(votes, normalize=self.normalize, halve=self.halve, activation=self.activation)
 
     def extra_repr(self) -> str:

@@ -1,13 +1,17 @@
-"""Child capsules to votes: dense, or walked tile by tile.
+"""Child capsules to votes: learned transforms, and lazy votes that are dense or reduced tile by tile.
 
 FM agreement needs two sums over the children, Σû and Σû². A tile of children casts its votes into a buffer that stays
 in the processor's cache, they are added to the sums, and the next tile overwrites them; the backward pass casts them
 anew. Batch norm of the votes costs no pass over them: votes are linear in the children, so its statistics follow from
 the children's second moments, and its scale and shift fold into the vote weights.
 
-``transforms`` has the learned transforms, ``ballot`` the votes as a routing sees them. Below that, ``layout`` says how
-a tile lies in memory and how large it is, ``fold`` puts batch norm into the weights, ``walk`` sums and differentiates,
-``statistics`` has the moments, and ``operators`` makes all that known to autograd and to ``torch.compile``.
+- ``transforms``: the learned transforms.
+- ``lazy_votes``: the votes of a layer, and the one decision how much of them a routing gets.
+- ``tiled_sums``: the sums over tiles and their gradients.
+- ``statistics``: mean and variance of the votes and their gradients.
+- ``fold_norm``: batch norm folded into the weights.
+- ``layout``: memory layout and size of a tile.
+- ``operators``: sums and statistics as operators for autograd and ``torch.compile``.
 """
 
 from __future__ import annotations

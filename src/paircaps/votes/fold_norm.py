@@ -17,26 +17,32 @@ from paircaps._utils.precision import full_precision
 from paircaps.votes.layout import sum_precision, to_columns
 
 Statistics = Callable[[], tuple[Tensor, Tensor]]
-"""Gives mean and variance, divided by the count, of what is to be normalised."""
+"""Computes mean and variance (divided by the count) of the values to be normalised."""
 
 
 class FoldingNorm(Protocol):
     """A batch norm that can be folded into the weights before it."""
 
     shape: tuple[int, ...]
+    """Shape of the statistics: (K,) or (I, J, K)."""
 
     def fold(self, statistics: Statistics, count: int) -> tuple[Tensor, Tensor]:
-        """Scale and shift, each of the norm's shape; ``count`` values are behind each statistic."""
+        """Scale and shift that the norm applies, each of its shape.
+
+        Args:
+            statistics: called in training only.
+            count: number of values in each statistic.
+        """
         ...
 
 
 class ScaleAndShift:
-    """Scale and shift of the votes of some parents, one a pose dimension or one a vote.
+    """Scale and shift of the votes, laid out as the weights are: one a pose dimension, or one a vote.
 
     Args:
         scale: g, (K,) or (I, J, K).
         shift: h, of the same shape.
-        rows: P.
+        rows: P, the rows of a vote.
     """
 
     def __init__(self, scale: Tensor, shift: Tensor, rows: int) -> None:
@@ -44,7 +50,7 @@ class ScaleAndShift:
         self.per_vote = scale.dim() == 3
 
     def at(self, children: slice, parents: slice) -> tuple[Tensor, Tensor]:
-        """Scale and shift of a block, (T or 1, P, 1, J or 1, R)."""
+        """Scale and shift of some children's votes for some parents, (T or 1, P, 1, J or 1, R)."""
         if not self.per_vote:
             return self.scale, self.shift
         return self.scale[children, :, :, parents], self.shift[children, :, :, parents]
@@ -62,15 +68,36 @@ def _from_rows(values: Tensor) -> Tensor:
 
 
 def fold_children(u: Tensor, affine: ScaleAndShift | None, children: slice, rows: int) -> Tensor:
-    """Children (B, I, P·Q) of a block ready for the product, (T·P, Q or Q + 1, B)."""
-    if affine is None:  # the product reads them where they lie
+    """Some children, laid out for the product, with a constant 1 appended where there is a shift.
+
+    Args:
+        u: all children, (B, I, P·Q).
+        affine: scale and shift, or None without batch norm.
+        children: range of the children.
+        rows: P, the rows of a child.
+
+    Returns:
+        (T·P, Q or Q + 1, B).
+    """
+    if affine is None:  # a view: the product reads them where they lie
         block = u[:, children].to(full_precision(u.dtype)).unflatten(-1, (rows, -1))  # (B, T, P, Q)
         return block.permute(1, 2, 3, 0).flatten(0, 1)
     return F.pad(to_columns(u, children, rows), (0, 0, 0, 1), value=1.0).flatten(0, 1)
 
 
 def fold_weights(weight: Tensor, affine: ScaleAndShift | None, children: slice, parents: slice, rows: int) -> Tensor:
-    """Weights (I, J, Q, R) of a block ready for the product, (T·P, Q or Q + 1, J·R)."""
+    """Weights between some children and some parents, laid out for the product, with batch norm folded in.
+
+    Args:
+        weight: all weights, (I, J, Q, R).
+        affine: scale and shift, or None without batch norm.
+        children: range of the children.
+        parents: range of the parents.
+        rows: P, the rows of a child; each has a scale of its own, so the weights are repeated for each.
+
+    Returns:
+        (T·P, Q or Q + 1, J·R).
+    """
     block = weight[children, parents].to(full_precision(weight.dtype)).transpose(1, 2).unsqueeze(1)  # (T, 1, Q, J, R)
     if affine is None:
         folded = block.expand(-1, rows, -1, -1, -1)
@@ -82,13 +109,16 @@ def fold_weights(weight: Tensor, affine: ScaleAndShift | None, children: slice, 
 
 
 class FoldedGradients:
-    """Gradients of weights, scale and shift, gathered from those of the folded weights.
+    """Gradients of weights, scale and shift, gathered block by block from those of the folded weights.
+
+    For a folded weight F = g W with gradient dF: dW = g dF, summed over the rows of a child, which share W; and
+    dg = Σ W dF over Q. The gradient of h is that of the appended row.
 
     Args:
-        weight: (I, J, Q, R).
-        affine: or None if there is no batch norm.
-        scale: g as it came, or None.
-        rows: P.
+        weight: all weights, (I, J, Q, R).
+        affine: scale and shift, or None without batch norm.
+        scale: g in its own shape and dtype, or None.
+        rows: P, the rows of a child.
     """
 
     def __init__(self, weight: Tensor, affine: ScaleAndShift | None, scale: Tensor | None, rows: int) -> None:
@@ -99,7 +129,14 @@ class FoldedGradients:
         self._shift = None if scale is None else torch.zeros_like(scale, dtype=sum_precision(scale))
 
     def add(self, folded: Tensor, weight: Tensor, children: slice, parents: slice) -> None:
-        """Unfold the gradient of a block, (T·P, Q or Q + 1, J·R)."""
+        """Add the gradient of a block.
+
+        Args:
+            folded: gradient of the folded weights, (T·P, Q or Q + 1, J·R).
+            weight: all weights, (I, J, Q, R).
+            children: range of the block's children.
+            parents: range of the block's parents.
+        """
         block = weight[children, parents].transpose(1, 2).unsqueeze(1)  # (T, 1, Q, J, R)
         folded = folded.view(-1, self.rows, folded.shape[1], *block.shape[3:])  # (T, P, Q or Q + 1, J, R)
         if self.affine is None:
@@ -111,6 +148,7 @@ class FoldedGradients:
         self._add_affine(_from_rows((inner * block).sum(2)), _from_rows(shift), children, parents)
 
     def _add_affine(self, scale: Tensor, shift: Tensor, children: slice, parents: slice) -> None:
+        """Add the gradients of a block's scale and shift, (T, J, K) each, in the shape of the norm."""
         assert self.affine is not None
         assert self._scale is not None
         assert self._shift is not None
@@ -121,7 +159,7 @@ class FoldedGradients:
             self._shift += shift.sum((0, 1))
 
     def affine_gradients(self) -> tuple[Tensor | None, Tensor | None]:
-        """Of scale and shift, as they came."""
+        """Gradients of scale and shift, in their own shape and dtype; None without batch norm."""
         if self._scale is None or self._shift is None:
             return None, None
         return self._scale.to(self.dtype), self._shift.to(self.dtype)

@@ -1,6 +1,6 @@
-"""How a tile of votes lies in memory, and how large it is.
+"""Memory layout and size of a tile of votes.
 
-One picture serves both transforms. A child is P rows of Q values and a vote is P rows of R: the matrix transform has
+One layout serves both transforms. A child is P rows of Q values and a vote is P rows of R: the matrix transform has
 P = Q = R = √K, the vector transform one row with Q = K_in and R = K. The votes of a tile lie as (T, P, J, R, B), the
 batch innermost: every elementwise step then runs over B neighbours, and sums over pose or children add whole rows.
 """
@@ -16,16 +16,16 @@ from torch import Tensor
 from paircaps._utils.precision import full_precision
 
 TILE_BYTES = 5 << 19
-"""Votes of one tile, 2.5 MB: two or three such buffers are in use at once, and should stay within a CPU's caches."""
+"""Bytes of the votes of one tile, 2.5 MB: two or three such buffers are in use at once and should fit a CPU's cache."""
 
 IMAGE_BYTES = 4 << 20
-"""Votes of a few images, for a routing that goes over all votes of an image again and again."""
+"""Bytes of the votes of a few images, for a routing that reads all votes of an image several times."""
 
 LEAST_CHILDREN = 8
-"""In a tile, if there are that many: with more parents than fit beside them, the parents are walked in chunks too."""
+"""Least number of children in a tile, if there are that many; parents that do not fit beside them come in chunks."""
 
 BLOCK_TILES = 8
-"""Tiles whose children and weights are laid out together, for copies of a few kilobytes are slow."""
+"""Tiles whose children and weights are laid out together, because copies of a few kilobytes are slow."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Layout:
 
     Args:
         batch: B, all leading axes together.
-        children: I.
-        parents: J.
-        rows: P.
-        inner: Q.
-        columns: R.
+        children: I, the number of child capsules.
+        parents: J, the number of parent capsules.
+        rows: P, the rows of a child and of a vote.
+        inner: Q, the values in a row of a child.
+        columns: R, the values in a row of a vote.
     """
 
     batch: int
@@ -50,27 +50,27 @@ class Layout:
 
     @classmethod
     def of(cls, u: Tensor, weight: Tensor, rows: int) -> Layout:
-        """Of children (B, I, P·Q) and weights (I, J, Q, R)."""
+        """Sizes of the votes of children (B, I, P·Q) with weights (I, J, Q, R)."""
         children, parents, inner, columns = weight.shape
         return cls(u.shape[0], children, parents, rows, inner, columns)
 
     @property
     def pose_dim(self) -> int:
-        """K of a vote."""
+        """K, the values of a vote."""
         return self.rows * self.columns
 
     @property
     def product_flops(self) -> int:
-        """Multiplications and additions that cast all votes once."""
+        """Number of multiplications and additions that cast all votes once."""
         return 2 * self.batch * self.children * self.parents * self.rows * self.inner * self.columns
 
     def parent_chunks(self) -> Iterator[slice]:
-        """All parents, in as many chunks as it takes."""
+        """All parents, in chunks that leave room for several children in a tile."""
         yield from slices(self.parents, chunk_parents(self.batch, self.pose_dim))
 
 
 def chunk_parents(batch: int, pose_dim: int) -> int:
-    """Parents walked at a time: as many as leave room for ``LEAST_CHILDREN`` in a tile, at least one."""
+    """Parents in a chunk: as many as leave room for ``LEAST_CHILDREN`` in a tile, at least one."""
     return max(1, TILE_BYTES // (4 * max(1, batch) * pose_dim * LEAST_CHILDREN))
 
 
@@ -86,20 +86,20 @@ def tile_images(children: int, parents: int, pose_dim: int) -> int:
 
 
 def slices(count: int, size: int) -> Iterator[slice]:
-    """0..count in pieces of ``size``; the last may be shorter."""
+    """The range 0..count in pieces of ``size``; the last may be shorter."""
     for start in range(0, count, size):
         yield slice(start, min(start + size, count))
 
 
 def sum_precision(tensor: Tensor) -> torch.dtype:
-    """What sums over tiles are kept in: float64 where the device has it, so that their number does not matter."""
+    """Precision of sums over tiles: float64 where the device has it, so that the number of tiles does not matter."""
     return tensor.dtype if tensor.device.type == "mps" else torch.float64
 
 
 def to_columns(u: Tensor, children: slice, rows: int) -> Tensor:
     """Some children of (B, I, P·Q) as (T, P, Q, B), in full precision."""
     block = u[:, children].to(full_precision(u.dtype))
-    # a dense matrix is transposed in squares that fit the cache, a view with gaps is not
+    # contiguous first: PyTorch transposes a dense matrix in squares that fit the cache, but not a view with gaps
     flat = block.contiguous().flatten(1).t().contiguous()  # (T·P·Q, B)
     return flat.view(block.shape[1], rows, block.shape[2] // rows, u.shape[0])
 

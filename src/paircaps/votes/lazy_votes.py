@@ -262,11 +262,11 @@ def total_vote(u: Tensor, weight: Tensor, rows: int, scale: Tensor | None, shift
     """Σ_i (g ⊙ u_i W_i + h) for every parent, (B, J, K).
 
     Args:
-        u: children, (B, I, P·Q).
-        weight: (I, J, Q, R).
-        rows: P.
-        scale: g, (K,), (I, J, K) or None.
-        shift: h, of the same shape.
+        u: child capsules, (B, I, P·Q).
+        weight: vote weights, (I, J, Q, R).
+        rows: P, the rows of a child and of a vote.
+        scale: g, the scale of the batch norm, (K,) or (I, J, K), or None without one.
+        shift: h, its shift, of the same shape.
     """
     U = u.unflatten(-1, (rows, -1))
     if scale is None or shift is None:
@@ -283,10 +283,10 @@ def votes_of_images(u: Tensor, weight: Tensor, rows: int, parents: int) -> Tenso
     """Dense votes of a few images from folded weights.
 
     Args:
-        u: children, (b, I, P·Q).
-        weight: (I·P, Q or Q + 1, J·R), the last row of Q + 1 being what is added.
-        rows: P.
-        parents: J.
+        u: child capsules of b images, (b, I, P·Q).
+        weight: folded weights, (I·P, Q or Q + 1, J·R); the last of Q + 1 rows is the shift.
+        rows: P, the rows of a child and of a vote.
+        parents: J, the number of parents.
 
     Returns:
         votes, (b, I, J, K).

@@ -1,6 +1,7 @@
-"""The walks as operators of PyTorch: opaque to ``torch.compile``, known to autograd and to ``torch.func``.
+"""Tiled sums and vote statistics as operators of PyTorch: one node to ``torch.compile``, differentiable by autograd.
 
-Traced through, the loop over tiles would be unrolled into thousands of nodes; an operator is one.
+Traced through, the loop over tiles would be unrolled into thousands of nodes. Each operator needs a schema, a rule for
+the shapes of its results, and a gradient; nothing is decided here.
 """
 
 from __future__ import annotations
@@ -16,9 +17,7 @@ from paircaps._utils.precision import full_precision, without_autocast
 from paircaps.votes.statistics import moment_gradients, moments_of_votes
 from paircaps.votes.tiled_sums import SumArguments, tiled_gradients, tiled_sums
 
-Walk = Callable[..., Any]
-
-ONCE = (
+SECOND_DERIVATIVE = (
     "the streaming agreement can be differentiated once; for second derivatives take the votes dense: "
     "CapsuleLayer(..., streaming=False)"
 )
@@ -33,10 +32,10 @@ def vote_statistics(u: Tensor, weight: Tensor, rows: int, per_vote: bool) -> tup
     """Mean and variance of all votes, (K,), or of each, (I, J, K), in full precision.
 
     Args:
-        u: children, (B, I, P·Q).
-        weight: (I, J, Q, R).
-        rows: P.
-        per_vote: one statistic a vote, over the batch; or one a pose dimension, over all else.
+        u: child capsules, (B, I, P·Q).
+        weight: vote weights, (I, J, Q, R).
+        rows: P, the rows of a child and of a vote.
+        per_vote: True for one statistic a vote, over the batch; False for one a pose dimension, over all else.
     """
     return _call_statistics(u, weight, rows, per_vote)
 
@@ -103,7 +102,7 @@ def _(u: Tensor, weight: Tensor, *_: Any) -> Any:
 # --- gradients ------------------------------------------------------------------------------------------------------
 
 
-def _keep_sums(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+def _save_sums(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     *tensors, ctx.rows, ctx.normalize, ctx.tile = inputs
     ctx.save_for_backward(*tensors)
 
@@ -114,7 +113,7 @@ def _sums_gradient(ctx: Any, *gradients: Tensor) -> Any:
     return *(None if of is None else gradient for of, gradient in zip(tensors, found, strict=True)), None, None, None
 
 
-def _keep_statistics(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _save_statistics(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     u, weight, ctx.rows, _ = inputs
     ctx.save_for_backward(u, weight, output[0])
 
@@ -124,37 +123,45 @@ def _statistics_gradient(ctx: Any, *gradients: Tensor) -> Any:
     return *_call_statistics_backward(u, weight, ctx.rows, mean, *gradients), None, None
 
 
-def _keep_nothing(ctx: Any, inputs: Any, output: Any) -> None:
+def _save_nothing(ctx: Any, inputs: Any, output: Any) -> None:
     pass
 
 
-def _refuse(*_: Any) -> Any:
-    raise RuntimeError(ONCE)
+def _refuse_second_derivative(*_: Any) -> Any:
+    raise RuntimeError(SECOND_DERIVATIVE)
 
 
-_vote_sums.register_autograd(_sums_gradient, setup_context=_keep_sums)
-_vote_statistics.register_autograd(_statistics_gradient, setup_context=_keep_statistics)
-_vote_sums_backward.register_autograd(_refuse, setup_context=_keep_nothing)
-_vote_statistics_backward.register_autograd(_refuse, setup_context=_keep_nothing)
+_vote_sums.register_autograd(_sums_gradient, setup_context=_save_sums)
+_vote_statistics.register_autograd(_statistics_gradient, setup_context=_save_statistics)
+_vote_sums_backward.register_autograd(_refuse_second_derivative, setup_context=_save_nothing)
+_vote_statistics_backward.register_autograd(_refuse_second_derivative, setup_context=_save_nothing)
 
 
-def _callable(operator: Any, walk: Walk, keep: Callable[..., None], gradient: Callable[..., Any]) -> Walk:
-    """What to call: the operator where only shapes matter, as to ``torch.compile``, else an autograd.Function.
+def _callable(
+    operator: Any, compute: Callable[..., Any], save: Callable[..., None], gradient: Callable[..., Any]
+) -> Callable[..., Any]:
+    """A function that calls the operator where only shapes matter, as in ``torch.compile``, else an autograd.Function.
 
-    PyTorch takes a second to make ready for the first operator of this kind, and torch.func cannot differentiate it.
+    PyTorch takes a second to prepare the first call of a custom operator, and ``torch.func`` cannot differentiate one.
+
+    Args:
+        operator: registered operator.
+        compute: the Python function behind it.
+        save: saves what the gradient needs, as ``setup_context`` of an autograd.Function.
+        gradient: computes gradients, as ``backward`` of an autograd.Function.
     """
 
     class Function(torch.autograd.Function):
-        setup_context = staticmethod(keep)
+        setup_context = staticmethod(save)
         backward = staticmethod(gradient)
 
         @staticmethod
         def forward(*inputs: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-            return walk(*inputs)
+            return compute(*inputs)
 
         @staticmethod
         def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> Any:
-            """Sample by sample: right for every argument, and no faster than a loop."""
+            """One sample after the other: correct for every argument, and no faster than a loop."""
             results = [
                 Function.apply(
                     *(a if dim is None else a.select(dim, i) for a, dim in zip(inputs, in_dims, strict=True))
@@ -171,7 +178,9 @@ def _callable(operator: Any, walk: Walk, keep: Callable[..., None], gradient: Ca
     return call
 
 
-_call_sums = _callable(_vote_sums, _sums, _keep_sums, _sums_gradient)
-_call_statistics = _callable(_vote_statistics, moments_of_votes, _keep_statistics, _statistics_gradient)
-_call_sums_backward = _callable(_vote_sums_backward, _sums_backward, _keep_nothing, _refuse)
-_call_statistics_backward = _callable(_vote_statistics_backward, moment_gradients, _keep_nothing, _refuse)
+_call_sums = _callable(_vote_sums, _sums, _save_sums, _sums_gradient)
+_call_statistics = _callable(_vote_statistics, moments_of_votes, _save_statistics, _statistics_gradient)
+_call_sums_backward = _callable(_vote_sums_backward, _sums_backward, _save_nothing, _refuse_second_derivative)
+_call_statistics_backward = _callable(
+    _vote_statistics_backward, moment_gradients, _save_nothing, _refuse_second_derivative
+)

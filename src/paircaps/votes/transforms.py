@@ -1,4 +1,4 @@
-"""Child capsules to votes: the learned transforms."""
+"""Learned transforms from child capsules to votes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class LinearVotes(nn.Module):
     """Votes that are linear in the children: u is read as rows, each of which a weight matrix multiplies."""
 
     rows: int
-    """P, of a child and of a vote."""
+    """P, the rows of a child and of a vote."""
 
     weight: nn.Parameter
     """(I, J, Q, R): a child has P·Q values, a vote P·R."""
@@ -35,9 +35,9 @@ class MatrixVotes(LinearVotes):
     """Votes by a √K × √K matrix for each pair of child and parent: K weights a pair (Algorithm 2).
 
     Args:
-        in_capsules: I.
-        out_capsules: J.
-        in_dim: of a child, must equal ``pose_dim``.
+        in_capsules: I, the number of children.
+        out_capsules: J, the number of parents.
+        in_dim: K_in of a child; must equal ``pose_dim``.
         pose_dim: K of a parent, a square number.
     """
 
@@ -62,8 +62,8 @@ class VectorVotes(LinearVotes):
     """Votes by a full K_in × K matrix for each pair of child and parent, as in the first CapsNet.
 
     Args:
-        in_capsules: I.
-        out_capsules: J.
+        in_capsules: I, the number of children.
+        out_capsules: J, the number of parents.
         in_dim: K_in of a child.
         pose_dim: K of a parent.
     """
@@ -86,7 +86,15 @@ TRANSFORMS: dict[str, Callable[[int, int, int, int], nn.Module]] = {
 
 
 def create_transform(transform: str, in_capsules: int, out_capsules: int, in_dim: int, pose_dim: int) -> nn.Module:
-    """The transform of a name, ``"matrix"`` or ``"vector"``."""
+    """Build a transform.
+
+    Args:
+        transform: ``"matrix"`` or ``"vector"``.
+        in_capsules: I, the number of children.
+        out_capsules: J, the number of parents.
+        in_dim: K_in of a child.
+        pose_dim: K of a parent.
+    """
     require_choice("transform", transform, TRANSFORMS)
     require_positive(in_capsules=in_capsules, out_capsules=out_capsules, pose_dim=pose_dim, in_dim=in_dim)
     return TRANSFORMS[transform](in_capsules, out_capsules, in_dim, pose_dim)
