@@ -4,11 +4,20 @@ import shutil
 import pytest
 import torch
 
+from paircaps.data import registry
+
 
 @pytest.fixture(autouse=True)
 def _seeded():
     """Every test draws the same numbers, alone or among others."""
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def registered_for_one_test(monkeypatch):
+    """Datasets that a test registers are forgotten after it."""
+    monkeypatch.setattr(registry, "_METADATA", dict(registry._METADATA))
+    monkeypatch.setattr(registry._DATASETS, "_factories", dict(registry._DATASETS._factories))
 
 
 @pytest.fixture

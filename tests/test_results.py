@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from paircaps.data.here import missing_splits
+from paircaps.data.files.locate import missing_splits
 from paircaps.paper.report import write_report
 
 ROOT = Path(__file__).parents[1]

@@ -11,11 +11,13 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
 from reference.formats import write, write_mnist
 
+from paircaps.data import Info, Metadata, StoredDataset, register_dataset, registry
 from paircaps.data.files.locate import VARIABLE
-from paircaps.data.metadata import METADATA
+from paircaps.data.registry import require_metadata
 from paircaps.data.synthetic.dataset import AffineDigits, OverlappingDigits
 
 
@@ -81,6 +83,49 @@ def test_list_as_json(run):
     assert rows["cifar10"]["here"] is False
     assert rows["affine-mnist"]["stand_in_for"] == "aff-NIST"
     assert all(row["licence"] and row["citation"] for row in rows.values())
+
+
+@pytest.mark.usefixtures("registered_for_one_test")
+def test_list_knows_what_a_user_registered(run):
+    def stripes(split, root, count=4):
+        return StoredDataset(
+            Info("x", split, ("a", "b")), torch.zeros(count, 1, 8, 8, dtype=torch.uint8), torch.arange(count) % 2
+        )
+
+    described = Metadata("stripes", "two kinds of stripes", {"train": 4}, (1, 8, 8), ("a", "b"), "CC0", "Nobody, 2020")
+    register_dataset("stripes", stripes, described)
+    register_dataset("nameless", stripes)
+    code, out, _ = run("data", "list")
+    assert code == 0
+    blocks = dict(block.split("\n", 1) for block in _blocks(out))
+    assert "two kinds of stripes; 4 train images of 8×8×1" in blocks["stripes"]
+    assert f"registered by {__name__}, which finds its images" in blocks["stripes"]
+    assert "cite: Nobody, 2020" in blocks["stripes"]
+    assert blocks["nameless"].strip() == f"registered by {__name__}, no metadata"
+    assert "folder" not in blocks  # it is told of in the last line
+    rows = {row["name"]: row for row in json.loads(run("data", "list", "--json")[1])}
+    assert (rows["stripes"]["images"], rows["stripes"]["licence"]) == ({"train": 4}, "CC0")
+    assert rows["stripes"]["here"] is None
+    assert (rows["nameless"]["state"], rows["nameless"]["shape"]) == (f"registered by {__name__}, no metadata", None)
+    assert set(rows["nameless"]) == set(rows["mnist"])
+
+
+@pytest.mark.usefixtures("registered_for_one_test")
+def test_what_a_user_registered_is_fetched_shown_and_checked(run, tmp_path):
+    def stripes(split, root, count=4):
+        return StoredDataset(
+            Info("x", split, ("a", "b")), torch.zeros(count, 1, 8, 8, dtype=torch.uint8), torch.arange(count) % 2
+        )
+
+    register_dataset("stripes", stripes, Metadata("stripes", "stripes", {"train": 4}, (1, 8, 8), ("a", "b")))
+    register_dataset("nameless", stripes)
+    assert run("data", "get", "stripes")[1] == "stripes: nothing to download\n"
+    code, _, errors = run("data", "get", "nameless")
+    assert (code, f"dataset 'nameless', registered by {__name__}, has no metadata" in errors) == (1, True)
+    for name in ("stripes", "nameless"):
+        assert run("data", "show", name, "-o", tmp_path / "a.png")[0] == 0
+        code, out, _ = run("data", "check", name, "--option", "count=6")
+        assert (code, "good  <x train: 6 images of 8×8×1, 2 classes>: a 3, b 3" in out) == (0, True)
 
 
 @pytest.mark.parametrize("name", ["glyphs", "multi-glyphs", "translated-glyphs", "affine-glyphs"])
@@ -207,7 +252,7 @@ def test_get_says_where_things_are(run, tmp_path, monkeypatch):
     code, out, errors = run("data", "get", "mnist", "--data-dir", tmp_path)
     assert code == 1
     assert errors.count("damaged, or not the published file") == 2  # the first of each split
-    monkeypatch.setitem(METADATA, "mnist", published(METADATA["mnist"], tmp_path / "mnist"))
+    monkeypatch.setitem(registry._METADATA, "mnist", published(require_metadata("mnist"), tmp_path / "mnist"))
     code, out, _ = run("data", "get", "multi-mnist", "glyphs", "--data-dir", tmp_path)
     assert code == 0
     assert out.count(str(tmp_path / "mnist")) == 4
@@ -220,7 +265,7 @@ def test_check_reads_everything_and_goes_on_after_a_bad_one(run, tmp_path):
     write(tmp_path / "svhn" / "train_32x32.mat", b"rubbish")
     code, out, _ = run("data", "check", "svhn", "mnist", "glyphs", "--data-dir", tmp_path)
     assert code == 1
-    assert f"BAD   svhn train: {tmp_path}/svhn/train_32x32.mat: incomplete or damaged" in out
+    assert f"BAD   svhn train: {tmp_path}/svhn/train_32x32.mat: damaged, or not the published file" in out
     assert "BAD   svhn test: svhn: test_32x32.mat not found" in out
     assert "BAD   mnist train:" in out  # not the published files
     assert "good  <glyphs test: 2,000 images of 28×28×1, 10 classes>: 0 200, 1 200" in out

@@ -9,8 +9,8 @@ import paircaps
 from paircaps.cli import COMMANDS, build_parser, names
 from paircaps.cli.parser import load_function
 from paircaps.data import list_datasets
-from paircaps.data.metadata import METADATA
 from paircaps.data.pictures import FITS
+from paircaps.data.registry import all_metadata
 from paircaps.explain.equivariance import IMAGES
 from paircaps.paper.experiments import ALL, experiments
 from paircaps.training.recipes import list_recipes
@@ -74,7 +74,7 @@ def test_every_command_names_a_function_that_is_there():
 
 def test_names_are_those_of_the_rooms():
     assert set(names.DATASETS) == {*list_datasets()} - {"folder"}
-    assert set(names.DOWNLOADS) == {name for name in METADATA if METADATA[name].files}
+    assert set(names.DOWNLOADS) == {metadata.name for metadata in all_metadata() if metadata.files}
     assert list(names.MODELS) == paircaps.list_models()
     assert list(names.ROUTINGS) == paircaps.list_routings()
     assert (*names.EXPERIMENTS, names.ALL_EXPERIMENTS) == (*experiments(), ALL)

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader
 
-from paircaps.data import DataError, Info, StoredDataset, list_datasets, load_dataset, register_dataset, wrap_dataset
+from paircaps.data import DataError, Info, StoredDataset, load_dataset, wrap_dataset
 
 INFO = Info("d", "train", tuple("abc"))
 INDEX = torch.zeros(3, dtype=torch.long)
@@ -147,12 +147,6 @@ def test_unknown_names_and_options_are_errors_that_list_the_known():
         load_dataset("glyphs", "val")
     with pytest.raises(TypeError, match="download must be True or False, got 'no'"):
         load_dataset("mnist", download="no")
-
-
-def test_a_dataset_can_be_registered():
-    register_dataset("test-only", lambda split, root, length=3: stored(length))
-    assert "test-only" in list_datasets()
-    assert len(load_dataset("test-only", length=5)) == 5
 
 
 class Pairs(torch.utils.data.Dataset):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from paircaps.data.metadata import METADATA
+from paircaps.data.registry import list_datasets
 from paircaps.errors import RecipeError
 from paircaps.paper.experiments import experiments, find_experiments
 from paircaps.training.recipes import load_recipe
@@ -42,7 +42,7 @@ def test_every_rival_row_of_table_2():
 def test_an_experiment_holds_together(experiment):
     data = {study.data for study in experiment.studies}
     assert {column.data for column in experiment.columns} == data
-    assert data <= set(METADATA)
+    assert data <= set(list_datasets())
     assert {key for row in experiment.rows for key in row.paper} <= {column.key for column in experiment.columns}
     assert all(len(row.cells) == len(experiment.labels) for row in experiment.rows)
     assert any(variant.pooled for variant in experiment.variants), "the pooling baseline is beside every capsule row"

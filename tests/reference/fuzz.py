@@ -18,10 +18,9 @@ from PIL import Image
 from reference.formats import cifar_bytes, idx_bytes, mat_bytes, norb_bytes, svhn_bytes, tar_bytes, zip_bytes
 
 from paircaps.data import DataError, decode_picture, load_dataset
+from paircaps.data.files.arrays import read_idx, read_norb
 from paircaps.data.files.cifar import read_cifar, read_cifar_tar
-from paircaps.data.files.idx import read_idx
 from paircaps.data.files.matlab import read_mat
-from paircaps.data.files.norb import read_norb
 from paircaps.data.files.stream import open_stream
 
 MEGABYTES = 96  # beyond what the process has before the first read

@@ -22,9 +22,9 @@ from paircaps.data import (
     load_dataset,
 )
 from paircaps.data.files.locate import Root, find
-from paircaps.data.metadata import METADATA
+from paircaps.data.registry import require_metadata
 from paircaps.data.synthetic.dataset import AffineDigits, Drawing, OverlappingDigits, SyntheticDataset, TranslatedDigits
-from paircaps.data.synthetic.noise import noise_like
+from paircaps.data.synthetic.noise import noise_dataset
 from paircaps.data.synthetic.poses import PoseRange
 
 BATCH = 128
@@ -81,9 +81,9 @@ def as_markdown(result: dict) -> str:
 
 
 def _stored(name: str, root: Root) -> StoredDataset:
-    card = METADATA[name]
-    if not find(card, "train", root):
-        return noise_like(card, card.counts["train"])
+    metadata = require_metadata(name)
+    if not find(metadata, "train", root):
+        return noise_dataset(metadata, metadata.counts["train"])
     dataset = load_dataset(name, "train", root, download=False)
     assert isinstance(dataset, StoredDataset)
     return dataset

@@ -21,8 +21,8 @@ from paircaps._utils.machine import describe_machine, machine_line
 from paircaps.bench.timing import Timing, interleaved
 from paircaps.bench.train_step import train_step
 from paircaps.data import DataError, ImageDataset
-from paircaps.data.metadata import METADATA
-from paircaps.data.synthetic.noise import noise_like
+from paircaps.data.registry import dataset_metadata, offline_options, require_metadata
+from paircaps.data.synthetic.noise import noise_dataset
 from paircaps.errors import RecipeError
 from paircaps.training.assemble import build_objective, choose_device, training_loader
 from paircaps.training.datasets import Datasets, hold_back, open_dataset
@@ -92,13 +92,13 @@ def _rates(timing: Timing, images: int) -> dict[str, float]:
 
 def stand_in_datasets(settings: Data) -> tuple[Datasets, str]:
     """The images of a recipe without a download, or others that cost the same; and which."""
+    metadata = dataset_metadata(settings.name)
     try:
-        options = {**settings.options, "download": False} if settings.name in METADATA else settings.options
+        options = {**settings.options, **offline_options(settings.name)}
         whole: ImageDataset = open_dataset(settings.name, "train", settings.folder, options)
-        card = METADATA.get(settings.name)
-        source = "made" if card is not None and not card.files else "the real files"
+        source = "made" if metadata is not None and not metadata.files else "the real files"
     except DataError:
-        if settings.name not in METADATA:
+        if metadata is None:
             raise
         whole, source = _stand_in(settings)
     train, validation = hold_back(whole, settings.validation, settings.seed)
@@ -106,12 +106,12 @@ def stand_in_datasets(settings: Data) -> tuple[Datasets, str]:
 
 
 def _stand_in(settings: Data) -> tuple[ImageDataset, str]:
-    card = METADATA[settings.name]
-    if card.base is not None:
+    metadata = require_metadata(settings.name)
+    if metadata.base is not None:
         name = settings.name.replace("mnist", "glyphs")
         return open_dataset(name, "train", "", settings.options), name
     side = cast("int | None", settings.options.get("image_size"))
-    return noise_like(card, _NOISE_IMAGES, side), "noise of the same shape"
+    return noise_dataset(metadata, _NOISE_IMAGES, side), "noise of the same shape"
 
 
 class LoopStep:

@@ -1,4 +1,4 @@
-"""``paircaps data``: what is here, fetch it, look at it, check it."""
+"""``paircaps data``: list, fetch, show and check datasets."""
 
 from __future__ import annotations
 
@@ -10,23 +10,34 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from paircaps.cli.datasets import load_typed_dataset
 from paircaps.data.contact_sheet import contact_sheet, require_picture_name, save_picture
 from paircaps.data.dataset import ImageDataset
-from paircaps.data.errors import DataError
-from paircaps.data.files.locate import find, locate, require_folder, require_published
-from paircaps.data.here import source_of
-from paircaps.data.metadata import METADATA, Metadata
-from paircaps.data.named import is_folder, load_named
-from paircaps.data.registry import require_known
+from paircaps.data.errors import DataError, wrong_input_as_data_error
+from paircaps.data.files.locate import find, locate, require_folder, require_published_files
+from paircaps.data.metadata import Metadata
+from paircaps.data.registry import (
+    FOLDER,
+    all_metadata,
+    dataset_metadata,
+    folder_path,
+    list_datasets,
+    offline_options,
+    registered_by,
+    require_known,
+    require_metadata,
+    source_metadata,
+)
 
 _OPTIONAL = {("svhn", "extra")}
 """Splits that are fetched and checked only when they are asked for by name."""
 
 
-def list_datasets(options: argparse.Namespace) -> int:
+def print_datasets(options: argparse.Namespace) -> int:
     """Print every dataset: whether it is here, where, and under what terms."""
     require_folder(options.data_dir)
-    rows = [_row(card, options.data_dir) for card in METADATA.values()]
+    rows = [_described_row(metadata, options.data_dir) for metadata in all_metadata()]
+    rows += [_bare_row(name) for name in list_datasets() if dataset_metadata(name) is None and name != FOLDER]
     if options.json:
         print(json.dumps(rows, indent=2, ensure_ascii=False))
         return 0
@@ -40,26 +51,29 @@ def list_datasets(options: argparse.Namespace) -> int:
 
 
 def _lines(row: dict[str, Any]) -> Iterator[str]:
-    """What is said of a dataset below its name."""
-    counts = " + ".join(f"{count:,} {split}" for split, count in row["images"].items())
-    channels, height, width = row["shape"]
-    yield f"{row['title']}; {counts} images of {height}×{width}×{channels}"
+    """Lines below the name of a dataset."""
+    if row["title"]:
+        counts = " + ".join(f"{count:,} {split}" for split, count in row["images"].items())
+        channels, height, width = row["shape"]
+        yield f"{row['title']}; {counts} images of {height}×{width}×{channels}"
     if row["stand_in_for"]:
         yield f"a stand-in for {row['stand_in_for']}, which it is not"
     yield row["state"]
-    yield f"licence: {row['licence']}"
-    yield f"cite: {row['citation']}"
+    if row["licence"]:
+        yield f"licence: {row['licence']}"
+    if row["citation"]:
+        yield f"cite: {row['citation']}"
 
 
 def get_datasets(options: argparse.Namespace) -> int:
     """Find or download every file of the datasets named."""
-    cards = [_card(name) for name in options.names]
+    chosen = [_metadata(name) for name in options.names]
     failures: list[str] = []
-    for card in cards:
-        source = source_of(card)
+    for metadata in chosen:
+        source = source_metadata(metadata)
         splits = _splits(source, options.split)
         if not source.files:
-            print(f"{card.name}: made on the fly, nothing to download")
+            print(f"{metadata.name}: {'made on the fly, ' if metadata.base else ''}nothing to download")
         for split in splits:
             try:
                 _get_split(source, split, options.data_dir)
@@ -70,22 +84,19 @@ def get_datasets(options: argparse.Namespace) -> int:
     return 0
 
 
-def _get_split(card: Metadata, split: str, root: Path | None) -> None:
-    """Find or fetch the files of a split, and see that they are the published ones."""
-    paths = locate(card, split, root)
-    published = {file.name: file for files in card.files[split] for file in files}
-    for place in paths:
-        known = [file for file in published.values() if place.name in (file.name, *file.also)]
-        require_published(place, known[0])
-        print(place)
+def _get_split(metadata: Metadata, split: str, root: Path | None) -> None:
+    """Find or fetch the files of a split, and refuse those that are not the published ones."""
+    for found in locate(metadata, split, root):
+        require_published_files(metadata, split, [found])
+        print(found)
 
 
 def show_dataset(options: argparse.Namespace) -> int:
     """Draw a contact sheet."""
     require_picture_name(options.out)
-    card = METADATA.get(options.name)
-    split = options.split or (next(iter(card.counts)) if card else "train")
-    dataset = load_named(options.name, split, options.data_dir, dict(options.option))
+    metadata = dataset_metadata(options.name)
+    split = options.split or (next(iter(metadata.counts)) if metadata else "train")
+    dataset = load_typed_dataset(options.name, split, options.data_dir, dict(options.option))
     save_picture(contact_sheet(dataset, options.columns, options.rows, options.seed), options.out)
     print(f"{options.out}: {dataset!r}")
     return 0
@@ -94,13 +105,14 @@ def show_dataset(options: argparse.Namespace) -> int:
 def check_datasets(options: argparse.Namespace) -> int:
     """Read datasets whole; say what is in them, and go on after one that is damaged."""
     code = 0
-    cards = [None if is_folder(name) else _card(name) for name in options.names]  # a wrong name shows before the work
-    for name, card in zip(options.names, cards, strict=True):
-        usual = _splits(card, None) if card and card.files else ["train", "test"]
-        own: dict[str, object] = {"download": False} if card else {}
-        for split in [options.split] if options.split else usual:
+    for name in options.names:  # a wrong name shows before the work
+        if folder_path(name, bare=True) is None:
+            _require_dataset(name)
+    for name in options.names:
+        given = {**offline_options(name), **dict(options.option)}
+        for split in [options.split] if options.split else _usual_splits(name):
             try:
-                dataset = load_named(name, split, options.data_dir, {**own, **dict(options.option)})
+                dataset = load_typed_dataset(name, split, options.data_dir, given)
                 _read_whole(dataset)
             except DataError as error:
                 print(f"BAD   {name} {split}: {error}")
@@ -108,6 +120,13 @@ def check_datasets(options: argparse.Namespace) -> int:
             else:
                 print(f"good  {dataset!r}: {_counts(dataset)}")
     return code
+
+
+def _usual_splits(name: str) -> list[str]:
+    metadata = dataset_metadata(name)
+    if metadata is None:
+        return ["train", "test"]
+    return _splits(metadata, None) if metadata.files else list(metadata.counts)
 
 
 def _read_whole(dataset: ImageDataset) -> None:
@@ -121,54 +140,67 @@ def _counts(dataset: ImageDataset) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in zip(dataset.classes, counts, strict=True))
 
 
-def _row(card: Metadata, root: Path | None) -> dict[str, Any]:
-    """What `data list` says of a dataset."""
-    source = source_of(card)
+def _described_row(metadata: Metadata, root: Path | None) -> dict[str, Any]:
+    """What ``data list`` says of a dataset with metadata."""
+    source = source_metadata(metadata)
     places = {split: find(source, split, root) for split in _splits(source, None)}
+    is_known = metadata.base is not None or source.files
     return {
-        "name": card.name,
-        "title": card.title,
-        "here": all(places.values()),
-        "state": _state(card, source, places),
+        "name": metadata.name,
+        "title": metadata.title,
+        "here": all(places.values()) if is_known else None,
+        "state": _state(metadata, source, places),
         "folders": _folders(places),
-        "images": card.counts,
-        "shape": card.shape,
-        "classes": card.classes,
-        "licence": card.licence,
-        "citation": card.citation,
-        "stand_in_for": card.stand_in,
+        "images": metadata.counts,
+        "shape": metadata.shape,
+        "classes": metadata.classes,
+        "licence": metadata.licence,
+        "citation": metadata.citation,
+        "stand_in_for": metadata.stand_in,
     }
+
+
+def _bare_row(name: str) -> dict[str, Any]:
+    """What ``data list`` says of a dataset that was registered without metadata."""
+    unknown = ("title", "here", "shape", "classes", "licence", "citation", "stand_in_for")
+    state = f"registered by {registered_by(name)}, no metadata"
+    return {"name": name, "state": state, "folders": [], "images": {}, **dict.fromkeys(unknown)}
 
 
 def _folders(places: dict[str, list[Path] | None]) -> list[str]:
     return sorted({str(path.parent) for paths in places.values() for path in paths or []})
 
 
-def _state(card: Metadata, source: Metadata, places: dict[str, list[Path] | None]) -> str:
+def _state(metadata: Metadata, source: Metadata, places: dict[str, list[Path] | None]) -> str:
     """Whether a dataset is here, in words."""
     if not source.files:
-        return "made on the fly, always here"
-    made = "" if card.files else f"made on the fly from {source.name}"
+        synthetic = "made on the fly, always here"
+        return synthetic if metadata.base else f"registered by {registered_by(metadata.name)}, which finds its images"
+    made = "" if metadata.files else f"made on the fly from {source.name}"
     missing = " and ".join(split for split, paths in places.items() if not paths)
     if missing:
         return f"{made}{made and '; '}not here ({missing}): paircaps data get {source.name}"
     return f"{made}, which is here" if made else f"here: {', '.join(_folders(places))}"
 
 
-def _card(name: str) -> Metadata:
-    if is_folder(name) or name == "folder":
+def _metadata(name: str) -> Metadata:
+    """Metadata of a dataset that a user typed the name of."""
+    _require_dataset(name)
+    return require_metadata(name)
+
+
+def _require_dataset(name: str) -> None:
+    """Refuse folders of pictures, and names that nobody registered."""
+    if folder_path(name, bare=True) is not None or name == FOLDER:
         raise DataError(f"{name}: no name of a dataset; a folder of pictures is shown and checked by its path")
-    try:
+    with wrong_input_as_data_error():
         require_known(name)
-    except ValueError as error:
-        raise DataError(str(error)) from None
-    return METADATA[name]
 
 
-def _splits(card: Metadata, wanted: str | None) -> list[str]:
+def _splits(metadata: Metadata, wanted: str | None) -> list[str]:
     """Splits to fetch or check: those with files, or the one that was asked for."""
     if wanted is None:
-        return [split for split in card.files if (card.name, split) not in _OPTIONAL]
-    if wanted not in card.counts:
-        raise DataError(f"{card.name} has no split {wanted!r}, only {', '.join(card.counts)}")
-    return [wanted] if card.files else []
+        return [split for split in metadata.files if (metadata.name, split) not in _OPTIONAL]
+    if wanted not in metadata.counts:
+        raise DataError(f"{metadata.name} has no split {wanted!r}, only {', '.join(metadata.counts)}")
+    return [wanted] if metadata.files else []

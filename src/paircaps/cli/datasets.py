@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 
-from paircaps.data import ImageDataset
-from paircaps.data.named import load_named
+from paircaps.data import ImageDataset, load_dataset
+from paircaps.data.errors import wrong_input_as_data_error
+from paircaps.data.registry import folder_path
 from paircaps.training.datasets import own_dataset
+
+
+def load_typed_dataset(name: str, split: str, root: Path | None, options: Mapping[str, object]) -> ImageDataset:
+    """Load a dataset as a user typed it; a wrong name or option is an error without a traceback.
+
+    Args:
+        name: name of a dataset, or a folder of pictures, also one without a ``/`` in its name.
+        split: split of the dataset.
+        root: data folder to look in first; not used for a folder of pictures.
+        options: options of the dataset.
+    """
+    folder = folder_path(name, bare=True)
+    with wrong_input_as_data_error():
+        return load_dataset(folder or name, split, None if folder else root, **options)
 
 
 def named_or_own(folder: Path, options: argparse.Namespace, split: str) -> ImageDataset:
@@ -20,5 +36,5 @@ def named_or_own(folder: Path, options: argparse.Namespace, split: str) -> Image
     """
     given = dict(options.option)
     if options.data is not None:
-        return load_named(options.data, split, options.data_dir, given)
+        return load_typed_dataset(options.data, split, options.data_dir, given)
     return own_dataset(folder, split, options.data_dir, given)

@@ -6,6 +6,7 @@ alone, and the augmentations are batched functions of images and random numbers.
 
 from __future__ import annotations
 
+from paircaps.data import sources as _sources  # noqa: F401  # registers the datasets of the package
 from paircaps.data.augment import (
     AffineWarp,
     Augmentation,
@@ -21,8 +22,9 @@ from paircaps.data.augment import (
 from paircaps.data.dataset import Batch, ImageDataset, Info, StoredDataset
 from paircaps.data.errors import DataError
 from paircaps.data.loader import Loader
+from paircaps.data.metadata import DataFile, Metadata
 from paircaps.data.pictures import decode_picture
-from paircaps.data.registry import list_datasets, load_dataset, register_dataset
+from paircaps.data.registry import dataset_metadata, list_datasets, load_dataset, register_dataset
 from paircaps.data.wrap import wrap_dataset
 
 __all__ = [
@@ -34,14 +36,17 @@ __all__ = [
     "Compose",
     "Contrast",
     "DataError",
+    "DataFile",
     "Flip",
     "ImageDataset",
     "Info",
     "Loader",
+    "Metadata",
     "RandomCrop",
     "Standardise",
     "StoredDataset",
     "Translate",
+    "dataset_metadata",
     "decode_picture",
     "list_datasets",
     "load_dataset",

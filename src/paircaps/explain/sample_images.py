@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from paircaps.data import ImageDataset, load_dataset
-from paircaps.data.metadata import METADATA
 from paircaps.data.randomness import permutation
+from paircaps.data.registry import offline_options
 from paircaps.errors import PaircapsError
 from paircaps.network import Network
 from paircaps.training.datasets import own_dataset, require_shape, tested_name
@@ -62,8 +62,7 @@ def load_sample_images(network: Network, folder: Path, count: int = COUNT) -> Sa
 def _offline(folder: Path) -> dict[str, object]:
     """Option that forbids the download of a published dataset; a folder of pictures does not take it."""
     config = RunFolder(folder).config
-    known = config.exists() and tested_name(RunFolder(folder).read_recipe().data) in METADATA
-    return {"download": False} if known else {}
+    return offline_options(tested_name(RunFolder(folder).read_recipe().data)) if config.exists() else {}
 
 
 def _glyphs(network: Network, count: int) -> Tensor:

@@ -15,7 +15,7 @@ from paircaps._utils.machine import describe_machine
 from paircaps._utils.words import Say
 from paircaps.bench.shapes import inference
 from paircaps.bench.timing import interleaved, repeats_within
-from paircaps.data.metadata import METADATA
+from paircaps.data.registry import require_metadata
 from paircaps.errors import RecipeError, TrainingError
 from paircaps.models import create_model
 from paircaps.paper.experiments import Experiment, Variant, experiments
@@ -107,8 +107,9 @@ def time_inference(models: Mapping[str, Model], data: str, seconds: float) -> li
     Returns:
         A row for each network, with times in milliseconds.
     """
-    channels, side, _ = METADATA[data].shape
-    classes, images = len(METADATA[data].classes), torch.randn(BATCH, channels, side, side)
+    metadata = require_metadata(data)
+    channels, side, _ = metadata.shape
+    classes, images = len(metadata.classes), torch.randn(BATCH, channels, side, side)
     runs = {}
     for name, model in models.items():
         options = options_of(model.options)

@@ -12,8 +12,8 @@ import torch
 
 from paircaps.data.dataset import StoredDataset
 from paircaps.data.loader import Loader
-from paircaps.data.metadata import METADATA
-from paircaps.data.synthetic.noise import noise_like
+from paircaps.data.registry import require_metadata
+from paircaps.data.synthetic.noise import noise_dataset
 from paircaps.losses import Objective
 from paircaps.models import count_parameters
 from paircaps.network import Network
@@ -32,7 +32,7 @@ def noise_images(recipe: Recipe, count: int) -> StoredDataset:
         count: number of images.
     """
     side = recipe.augment.crop_size or cast("int | None", recipe.data.options.get("image_size"))
-    return noise_like(METADATA[recipe.data.name], count, side)
+    return noise_dataset(require_metadata(recipe.data.name), count, side)
 
 
 def parameters_of(recipe: Recipe) -> tuple[int, int]:

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from paircaps.data.here import missing_splits, source_of
-from paircaps.data.metadata import METADATA
+from paircaps.data.files.locate import missing_splits
+from paircaps.data.registry import require_metadata, source_metadata
 from paircaps.models import pooling_twin
 from paircaps.paper.experiments import Experiment, Study, Variant
 from paircaps.paper.step_times import StepTimes, measured_or_estimated, network_name
@@ -117,7 +117,8 @@ def candidate_data(study: Study) -> list[StudyData]:
 
 def _missing(settings: Mapping[str, Any]) -> str:
     """Datasets of a recipe that are not on this machine, each with the command that fetches it; empty if none."""
-    wanted = {source_of(METADATA[name]).name for name in (settings["name"], settings.get("test", "")) if name}
+    names = [name for name in (settings["name"], settings.get("test", "")) if name]
+    wanted = {source_metadata(require_metadata(name)).name for name in names}
     reasons = []
     for name in sorted(wanted):
         if missing_splits(name):

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paircaps.data.metadata import METADATA
+from paircaps.data.errors import DataError
+from paircaps.data.registry import require_metadata
 from paircaps.errors import TrainingError
 from paircaps.paper.experiments import Experiment, Study, Variant
 from paircaps.paper.plan import SEED_PREFIX, candidate_data, study_folder
@@ -137,9 +138,9 @@ def read_record(path: Path) -> Record | None:
         for row in rows:
             _require_numbers(row)
         record = Record(path, folder.read_recipe(), tuple(rows), machine)
-        _ = [METADATA[name] for name in (record.recipe.data.name, tested_name(record.recipe.data))]
+        _ = [require_metadata(name) for name in (record.recipe.data.name, tested_name(record.recipe.data))]
         _ = [record.accuracy(name) for name in ("train", "test")]
-    except (OSError, ValueError, KeyError, TypeError, IndexError):
+    except (DataError, OSError, ValueError, KeyError, TypeError, IndexError):
         raise TrainingError(
             f"{path}: {folder.model.name}, {folder.metrics.name} or {folder.config.name} is damaged"
         ) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from paircaps.data.metadata import METADATA
+from paircaps.data.registry import require_metadata
 from paircaps.training import schedule as training_schedule
 from paircaps.training.datasets import tested_name, tested_options
 from paircaps.training.recipe import Data, Recipe, Schedule, options_of
@@ -49,7 +49,7 @@ def _split_images(name: str, split: str, options: Mapping[str, object]) -> int:
 
     An option with a value that the dataset does not take is ignored here: loading the dataset refuses it.
     """
-    options, counts = options_of(dict(options)), METADATA[name].counts
+    options, counts = options_of(dict(options)), require_metadata(name).counts
     length = options.get("length")  # of synthetic images
     if type(length) is int and length > 0:
         return length

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +20,8 @@ from paircaps.data import (
     Translate,
     load_dataset,
 )
-from paircaps.data.named import load_named
 from paircaps.data.randomness import permutation
+from paircaps.data.registry import folder_path
 from paircaps.errors import PaircapsError, RecipeError
 from paircaps.network import Network
 from paircaps.training.recipe import Augment, Data, options_of
@@ -98,14 +97,19 @@ def _require_alike(train: ImageDataset, test: ImageDataset) -> None:
             )
 
 
-def open_dataset(name: str, split: str, folder: str, options: dict[str, object]) -> ImageDataset:
-    """One split of a dataset; a wrong option is an error of the recipe."""
-    options = options_of(options)
-    root = Path(folder).expanduser() if folder else None
+def open_dataset(name: str, split: str, folder: str | Path, options: Mapping[str, object]) -> ImageDataset:
+    """Load one split of a dataset as a recipe names it; a wrong name or option is an error of the recipe.
+
+    Args:
+        name: name of the dataset, or path of a folder of pictures.
+        split: ``"train"`` or ``"test"``.
+        folder: data folder to look in first, not used for a folder of pictures; empty for none.
+        options: options of the dataset, as TOML has them.
+    """
+    has_root = bool(folder) and folder_path(name) is None
+    root = Path(folder).expanduser() if has_root else None
     try:
-        if os.sep in name:
-            return load_dataset(Path(name).expanduser(), split, None, **options)
-        return load_dataset(name, split, root, **options)
+        return load_dataset(name, split, root, **options_of(options))
     except (TypeError, ValueError) as error:
         raise RecipeError(f"data: {error}") from None
 
@@ -157,10 +161,8 @@ def own_dataset(
     if not run.config.exists():
         raise PaircapsError(f"{folder}: has no {run.config.name} to tell the dataset by: give --data NAME")
     settings = run.read_recipe().data
-    if root is None and settings.folder:
-        root = Path(settings.folder).expanduser()
-    own = options_of(tested_options(settings))
-    dataset = load_named(tested_name(settings), split, root, {**own, **(options or {})})
+    chosen = {**tested_options(settings), **(options or {})}
+    dataset = open_dataset(tested_name(settings), split, root or settings.folder, chosen)
     return dataset.limit(settings.limit, settings.seed)
 
 

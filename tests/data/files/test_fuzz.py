@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 from reference.fuzz import READERS
 
-TESTS = Path(__file__).parent.parent
+TESTS = Path(__file__).parents[2]
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is capped by Linux's means")
 @pytest.mark.parametrize("reader", READERS)
 def test_damaged_files_are_read_or_refused_in_words(reader):
-    environment = {**os.environ, "PYTHONPATH": str(TESTS), "OMP_NUM_THREADS": "1"}
+    paths = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     words = [sys.executable, "-m", "reference.fuzz", reader, "500"]
     result = subprocess.run(words, capture_output=True, text=True, env=environment, cwd=TESTS)
     assert result.returncode == 0, result.stderr[-3000:]

@@ -17,14 +17,15 @@ import pytest
 import requests
 from reference.formats import write, write_mnist, write_smallnorb, zip_bytes
 
-from paircaps.data import DataError, load_dataset
+from paircaps.data import DataError, load_dataset, registry
 from paircaps.data.files import download as fetching
 from paircaps.data.files.download import fetch, final_address
 from paircaps.data.files.locate import data_folders, find, find_file, locate, require_published, user_cache
-from paircaps.data.metadata import METADATA, DataFile
+from paircaps.data.metadata import DataFile
+from paircaps.data.registry import all_metadata, require_metadata
 
 CONTENT = os.urandom(300_000)
-CARD = METADATA["svhn"]
+CARD = require_metadata("svhn")
 
 
 @pytest.fixture
@@ -222,10 +223,11 @@ def test_the_download_itself_follows_no_redirect(server, tmp_path):
 
 FETCH = """
 import sys
-from paircaps.data.metadata import METADATA, DataFile
+from paircaps.data.metadata import DataFile
+from paircaps.data.registry import require_metadata
 from paircaps.data.files.download import fetch
 url, md5, size, root = sys.argv[1:]
-print(fetch(METADATA["svhn"], DataFile("file.bin", md5=md5, size=int(size), urls=(url,)), root))
+print(fetch(require_metadata("svhn"), DataFile("file.bin", md5=md5, size=int(size), urls=(url,)), root))
 """
 
 
@@ -272,8 +274,8 @@ def test_a_given_folder_may_be_the_datasets_own(tmp_path):
 
 
 def test_system_folders_are_looked_at_last(tmp_path):
-    card = dataclasses.replace(METADATA["fashion-mnist"], system=str(tmp_path))
-    assert METADATA["fashion-mnist"].system == "/usr/share/datasets/fashion-mnist"
+    card = dataclasses.replace(require_metadata("fashion-mnist"), system=str(tmp_path))
+    assert require_metadata("fashion-mnist").system == "/usr/share/datasets/fashion-mnist"
     write_mnist(tmp_path)
     assert [path.parent for path in locate(card, "train", download=False)] == [tmp_path] * 2
 
@@ -328,7 +330,7 @@ def test_a_wrong_checksum_is_quoted(tmp_path):
 
 
 def test_every_card_can_be_fetched_and_checked():
-    for card in METADATA.values():
+    for card in all_metadata():
         assert set(card.counts) == set(card.files) or not card.files
         for sets in card.files.values():
             for file in sets[-1]:
@@ -355,41 +357,41 @@ def test_another_datasets_files_of_the_same_name_are_not_taken(tmp_path, monkeyp
     """Fashion-MNIST's files have the names of MNIST's: a folder of one, given by hand, is not the other."""
     write_mnist(tmp_path)
     labels = (tmp_path / "train-labels-idx1-ubyte.gz").read_bytes()
-    assert find(METADATA["fashion-mnist"], "train", tmp_path)
-    mnist = METADATA["mnist"].files["train"][0]
+    assert find(require_metadata("fashion-mnist"), "train", tmp_path)
+    mnist = require_metadata("mnist").files["train"][0]
     known = dataclasses.replace(mnist[1], md5=hashlib.md5(labels).hexdigest())
-    card = dataclasses.replace(METADATA["mnist"], files={"train": ((mnist[0], known),)})
-    monkeypatch.setitem(METADATA, "mnist", card)
-    assert find(METADATA["fashion-mnist"], "train", tmp_path) is None
+    card = dataclasses.replace(require_metadata("mnist"), files={"train": ((mnist[0], known),)})
+    monkeypatch.setitem(registry._METADATA, "mnist", card)
+    assert find(require_metadata("fashion-mnist"), "train", tmp_path) is None
     assert find(card, "train", tmp_path)
     unpacked = write(tmp_path / "plain" / "train-labels-idx1-ubyte", gzip.decompress(labels))
     content = dataclasses.replace(mnist[1], content_md5=hashlib.md5(unpacked.read_bytes()).hexdigest())
-    monkeypatch.setitem(METADATA, "mnist", dataclasses.replace(card, files={"train": ((mnist[0], content),)}))
-    fashion_labels = METADATA["fashion-mnist"].files["train"][0][1]
-    assert find_file(METADATA["fashion-mnist"], fashion_labels, unpacked.parent) is None
+    monkeypatch.setitem(registry._METADATA, "mnist", dataclasses.replace(card, files={"train": ((mnist[0], content),)}))
+    fashion_labels = require_metadata("fashion-mnist").files["train"][0][1]
+    assert find_file(require_metadata("fashion-mnist"), fashion_labels, unpacked.parent) is None
 
 
 def test_loose_files_in_a_data_folder_are_not_taken(tmp_path, monkeypatch):
     write_mnist(tmp_path)
     monkeypatch.setenv("PAIRCAPS_DATA", str(tmp_path))
-    assert find(METADATA["mnist"], "train") is None
+    assert find(require_metadata("mnist"), "train") is None
 
 
 def test_a_page_in_place_of_an_archive_without_checksum_is_not_kept(server, tmp_path):
     """A login page of a network would otherwise lie in the cache as aff-NIST for ever."""
     server.pages["/page"] = b"<html>please log in</html>"
     with pytest.raises(DataError, match="what came is no zip archive"):
-        fetch(METADATA["affnist"], file_at(server, "/page", md5=None, size=None), tmp_path)
+        fetch(require_metadata("affnist"), file_at(server, "/page", md5=None, size=None), tmp_path)
     assert left_behind(tmp_path) == []
     server.pages["/zip"] = zip_bytes({"a.mat": b"x"})
-    assert fetch(METADATA["affnist"], file_at(server, "/zip", md5=None, size=None), tmp_path).exists()
+    assert fetch(require_metadata("affnist"), file_at(server, "/zip", md5=None, size=None), tmp_path).exists()
 
 
 def test_an_endless_answer_is_cut_off_even_where_no_size_is_known(server, tmp_path, monkeypatch):
     monkeypatch.setattr(fetching, "_UNKNOWN_MOST", 100_000)
     server.pages["/endless"] = CONTENT
     with pytest.raises(DataError, match="sends more than"):
-        fetch(METADATA["affnist"], file_at(server, "/endless", md5=None, size=None), tmp_path)
+        fetch(require_metadata("affnist"), file_at(server, "/endless", md5=None, size=None), tmp_path)
 
 
 def test_progress_is_shown_on_a_terminal_and_told_elsewhere(server, tmp_path, monkeypatch, capsys):
@@ -413,7 +415,7 @@ def test_what_is_here_of_a_split_is_not_fetched_again(tmp_path, monkeypatch):
     (tmp_path / "mnist" / "train-labels-idx1-ubyte.gz").unlink()
     fetched = []
     monkeypatch.setattr(fetching, "fetch", lambda card, file, root: fetched.append(file.name) or Path(file.name))
-    paths = locate(METADATA["mnist"], "train", tmp_path)
+    paths = locate(require_metadata("mnist"), "train", tmp_path)
     assert fetched == ["train-labels-idx1-ubyte.gz"]
     assert paths[0] == tmp_path / "mnist" / "train-images-idx3-ubyte.gz"
 

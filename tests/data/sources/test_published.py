@@ -1,6 +1,8 @@
 """The six published datasets: the real files where they are here, small files in the real format everywhere."""
 
+import dataclasses
 import gzip
+import hashlib
 import zipfile
 
 import numpy as np
@@ -19,8 +21,10 @@ from reference.formats import (
 )
 
 from paircaps.data import DataError, load_dataset
-from paircaps.data.metadata import CIFAR10, METADATA
-from paircaps.data.sources.published import resized
+from paircaps.data.registry import require_metadata
+from paircaps.data.sources import affnist, svhn
+from paircaps.data.sources.cifar10 import CIFAR10
+from paircaps.data.sources.smallnorb import resized
 
 
 def random_images(*shape):
@@ -36,7 +40,7 @@ MNIST_COUNTS = {
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_mnist_whole(real, split):
     dataset = real("mnist", split)
-    assert dataset.images.shape == (METADATA["mnist"].counts[split], 1, 28, 28)
+    assert dataset.images.shape == (require_metadata("mnist").counts[split], 1, 28, 28)
     assert dataset.class_counts().tolist() == MNIST_COUNTS[split]
     first = {"train": ([5, 0, 4, 1, 9], [18, 18, 126, 136, 175]), "test": ([7, 2, 1, 0, 4], [84, 185, 159, 151, 60])}
     labels, pixels = first[split]
@@ -48,7 +52,7 @@ def test_mnist_whole(real, split):
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_fashion_mnist_whole(real, split):
     dataset = real("fashion-mnist", split)
-    count = METADATA["fashion-mnist"].counts[split]
+    count = require_metadata("fashion-mnist").counts[split]
     assert dataset.images.shape == (count, 1, 28, 28)
     assert dataset.class_counts().tolist() == [count // 10] * 10
     assert dataset.labels[:5].tolist() == {"train": [9, 0, 0, 3, 0], "test": [9, 2, 1, 1, 6]}[split]
@@ -82,7 +86,7 @@ def test_a_regzipped_fashion_mnist_is_known_by_its_content(real, tmp_path, monke
     """Debian's package compresses the files anew, so their own checksums differ; the content's do not."""
     from paircaps.data.files.locate import find
 
-    paths = find(METADATA["fashion-mnist"], "test")
+    paths = find(require_metadata("fashion-mnist"), "test")
     if paths is None:
         pytest.skip("Fashion-MNIST is not here")
     for path in paths:
@@ -94,7 +98,7 @@ def test_a_regzipped_fashion_mnist_is_known_by_its_content(real, tmp_path, monke
 def test_one_flipped_bit_in_a_real_file_is_noticed(real, tmp_path, monkeypatch):
     from paircaps.data.files.locate import find
 
-    paths = find(METADATA["mnist"], "test")
+    paths = find(require_metadata("mnist"), "test")
     if paths is None:
         pytest.skip("MNIST is not here")
     contents = {path.name.removesuffix(".gz"): bytearray(gzip.decompress(path.read_bytes())) for path in paths}
@@ -263,12 +267,60 @@ def test_affnist_labels_are_digits(tmp_path, label):
         load_dataset("affnist", "test", tmp_path, verify=False)
 
 
-def test_a_bomb_in_place_of_svhn_is_refused_at_its_header(tmp_path):
+def test_a_bomb_in_place_of_svhn_is_refused_at_its_header(tmp_path, monkeypatch):
     """Fifty times as many images as are published, all black, in a file of two megabytes."""
     images = np.zeros((32, 32, 3, 500_000), np.uint8)
-    write(tmp_path / "test_32x32.mat", mat_bytes({"X": images, "y": np.ones((500_000, 1), np.uint8)}))
+    bomb = write(tmp_path / "test_32x32.mat", mat_bytes({"X": images, "y": np.ones((500_000, 1), np.uint8)}))
+    with pytest.raises(DataError, match="damaged, or not the published file: 1,493,666 bytes with md5"):
+        load_dataset("svhn", "test", tmp_path)
+    # had it the right checksum, its header would be held to the published size
+    (file,) = svhn.SVHN.files["test"][0]
+    right = dataclasses.replace(file, md5=hashlib.md5(bomb.read_bytes()).hexdigest())
+    monkeypatch.setattr(svhn, "SVHN", dataclasses.replace(svhn.SVHN, files={"test": ((right,),)}))
     with pytest.raises(DataError, match=r"X claims 1,536,000,000 bytes, 79,970,304 at most"):
         load_dataset("svhn", "test", tmp_path)
+
+
+def fail(*_, **__):
+    raise AssertionError("parsed before its checksum was compared")
+
+
+@pytest.mark.parametrize(
+    ("name", "parser", "files"),
+    [
+        ("mnist", "mnist.read_idx", {"t10k-images-idx3-ubyte.gz": b"x", "t10k-labels-idx1-ubyte.gz": b"y"}),
+        ("fashion-mnist", "mnist.read_idx", {"t10k-images-idx3-ubyte.gz": b"x", "t10k-labels-idx1-ubyte.gz": b"y"}),
+        ("svhn", "svhn.read_mat", {"test_32x32.mat": b"x"}),
+        (
+            "smallnorb",
+            "smallnorb.read_norb",
+            {f"smallnorb-5x01235x9x18x6x2x96x96-testing-{kind}.mat.gz": b"x" for kind in ("dat", "cat", "info")},
+        ),
+        ("cifar10", None, {"test_batch.bin": b"not a whole number of images"}),
+        ("cifar10", None, {"cifar-10-binary.tar.gz": tar_bytes({"x/test_batch.bin": b"not a whole number of images"})}),
+    ],
+)
+def test_a_checksum_is_compared_before_a_file_is_parsed(tmp_path, monkeypatch, name, parser, files):
+    """Parsing any of these files would fail in another way."""
+    if parser is not None:
+        monkeypatch.setattr(f"paircaps.data.sources.{parser}", fail)
+    for file, content in files.items():
+        write(tmp_path / name / file, content)
+    with pytest.raises(DataError, match="damaged, or not the published file"):
+        load_dataset(name, "test", tmp_path, download=False)
+
+
+def test_affnist_is_compared_with_the_first_checksum_before_it_is_parsed(tmp_path, monkeypatch):
+    path = write(tmp_path / "affnist" / "test.mat.zip", b"no zip at all")
+    with pytest.raises(DataError, match="incomplete or damaged: the header"):
+        load_dataset("affnist", "test", tmp_path)  # what cannot be read is not recorded
+    write(path, affnist_bytes(random_images(7, 40, 40), np.arange(7)))
+    with pytest.warns(UserWarning, match="recorded its md5"):
+        load_dataset("affnist", "test", tmp_path)
+    write(path, b"no zip at all")
+    monkeypatch.setattr(affnist, "read_mat", fail)
+    with pytest.raises(DataError, match=r"but was .* when first seen here"):
+        load_dataset("affnist", "test", tmp_path)
 
 
 def test_sizes_beyond_the_memory_are_refused(tmp_path):

@@ -296,9 +296,9 @@ def test_images_stay_what_they_were():
         batch = SyntheticDataset(digits.info, digits, making, 1000, seed=5).batch(torch.tensor([0, 7, 999]))
         weights = torch.arange(batch.images[0].numel()) % 101
         sums[type(making).__name__] = (batch.images.flatten(1).long() * weights).sum(1).tolist()
-    assert sums["Translated"] == [2048611, 5215683, 4728217]
-    assert sums["Multi"] == [6583384, 8335877, 8501451]
-    assert sums["Affine"] == pytest.approx([2423581, 3355921, 4074023], rel=1e-3)  # rounding
+    assert sums["TranslatedDigits"] == [2048611, 5215683, 4728217]
+    assert sums["OverlappingDigits"] == [6583384, 8335877, 8501451]
+    assert sums["AffineDigits"] == pytest.approx([2423581, 3355921, 4074023], rel=1e-3)  # rounding
 
 
 def test_a_digit_too_large_for_its_canvas_is_in_the_middle():

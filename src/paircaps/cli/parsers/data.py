@@ -13,7 +13,7 @@ def declare(parser: CommandParser) -> None:
 
     listing = group.add_parser("list", help="list datasets: where they are, their licence and citation")
     listing.add_argument("--json", action="store_true", help="print JSON")
-    listing.set_defaults(run="data:list_datasets")
+    listing.set_defaults(run="data:print_datasets")
 
     get = group.add_parser("get", help="download datasets, or print where their files are")
     suggest(get.add_argument("names", nargs="+", metavar="NAME", help=", ".join(DOWNLOADS)), DATASETS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, NamedTuple, cast
 
@@ -19,21 +20,32 @@ _TAR_MOST = 256 << 20  # the official one unpacks to 184 MB
 
 
 class CifarBatch(NamedTuple):
-    """One file: pixels (N, 3, 32, 32), labels (N,), and the md5 of its bytes."""
+    """Content of one file: pixels (N, 3, 32, 32) and labels (N,)."""
 
     images: np.ndarray
     labels: np.ndarray
-    md5: str
 
 
-def read_cifar(path: Path) -> CifarBatch:
-    """A .bin file."""
+def read_cifar(path: Path, md5: str | None = None) -> CifarBatch:
+    """Read a .bin file.
+
+    Args:
+        path: the file.
+        md5: checksum that its content must have, compared before it is parsed; None for any.
+    """
     with open_stream(path, _TAR_MOST) as stream:
-        return _parse(stream, stream.rest())
+        return _parse(stream, stream.rest(), md5)
 
 
-def read_cifar_tar(path: Path, names: list[str]) -> list[CifarBatch]:
-    """The .bin files of these names out of a tar, in this order; nothing is ever written to disk."""
+def read_cifar_tar(path: Path, names: list[str], checksums: Mapping[str, str | None] | None = None) -> list[CifarBatch]:
+    """Read .bin files out of a tar; nothing is written to disk.
+
+    Args:
+        path: the tar, gzipped or not.
+        names: names of the .bin files without their folder, in the order they are returned.
+        checksums: md5 that each must have by name, compared before it is parsed; None for any.
+    """
+    checksums = checksums or {}
     found: dict[str, CifarBatch] = {}
     with open_stream(path, _TAR_MOST) as stream:
         try:
@@ -46,7 +58,7 @@ def read_cifar_tar(path: Path, names: list[str]) -> list[CifarBatch]:
                         content = tar.extractfile(member)
                         assert content is not None
                         part = ByteStream(f"{path}: {member.name}", content.read, member.size)
-                        found[name] = _parse(part, part.take(member.size, "the images"))
+                        found[name] = _parse(part, part.take(member.size, "the images"), checksums.get(name))
             stream.drain()  # to the end, where gzip's own checksum is
         except (tarfile.TarError, ValueError, EOFError) as error:  # tarfile lets some ValueErrors of its fields through
             raise stream.error(f"damaged: not a readable tar: {error}") from None
@@ -56,7 +68,9 @@ def read_cifar_tar(path: Path, names: list[str]) -> list[CifarBatch]:
     return [found[name] for name in names]
 
 
-def _parse(stream: ByteStream, content: bytearray) -> CifarBatch:
+def _parse(stream: ByteStream, content: bytearray, md5: str | None) -> CifarBatch:
+    if md5 is not None and (seen := hashlib.md5(content, usedforsecurity=False).hexdigest()) != md5:
+        raise stream.error(f"damaged, or not the published file: its md5 is {seen}, should be {md5}")
     count, rest = divmod(len(content), _RECORD)
     if rest or not count:
         raise stream.error(f"{len(content):,} bytes are not a whole number of images of {_RECORD:,} bytes each")
@@ -64,7 +78,7 @@ def _parse(stream: ByteStream, content: bytearray) -> CifarBatch:
     labels = records[:, 0]
     if labels.max() >= CLASSES:
         raise stream.error(f"image {int(labels.argmax())} has label {labels.max()}, labels are 0 to {CLASSES - 1}")
-    return CifarBatch(records[:, 1:].reshape(count, *SHAPE), labels, hashlib.md5(content).hexdigest())
+    return CifarBatch(records[:, 1:].reshape(count, *SHAPE), labels)
 
 
 def _require_harmless(stream: ByteStream, member: tarfile.TarInfo) -> None:

@@ -20,17 +20,17 @@ _CHUNK = 1 << 16
 _UNKNOWN_MOST = 4 << 30  # of a file whose size is not published
 
 
-def fetch(card: Metadata, file: DataFile, root: Root = None) -> Path:
+def fetch(metadata: Metadata, file: DataFile, root: Root = None) -> Path:
     """Download a file and return where it is now."""
     from filelock import FileLock
 
-    folder = _destination(card, root)
+    folder = _destination(metadata, root)
     path, lock = folder / file.name, folder / f".{file.name}.lock"
     try:
         # ranks of one run ask at the same moment: the first one fetches, the others find it done
         with FileLock(lock):
             if not path.exists():
-                _try_each(card, file, path)
+                _try_each(metadata, file, path)
     except OSError as error:
         raise cannot(f"download {file.name} to this folder", folder, error) from None
     finally:
@@ -45,15 +45,15 @@ def _tidy(folder: Path, lock: Path) -> None:
         folder.rmdir()
 
 
-def _destination(card: Metadata, root: Root) -> Path:
+def _destination(metadata: Metadata, root: Root) -> Path:
     """The first data folder that can be written to; one that was given is the only choice."""
     folders = data_folders(root)[:1] if root is not None else data_folders()
     missing = [folder for folder in folders[:-1] if root is None and not folder.is_dir()]
     if missing:
-        raise DataError(f"{card.name}: ${VARIABLE} names {missing[0]}, which is no folder: make it first")
+        raise DataError(f"{metadata.name}: ${VARIABLE} names {missing[0]}, which is no folder: make it first")
     refused: OSError | None = None
     for folder in folders:
-        inside = folder / card.folders[0]
+        inside = folder / metadata.folders[0]
         try:
             inside.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -63,10 +63,10 @@ def _destination(card: Metadata, root: Root) -> Path:
                 return inside
     where = " or ".join(str(folder) for folder in folders)
     reason = refused.strerror if refused else "no permission to write"
-    raise DataError(f"{card.name}: cannot be downloaded to {where}: {reason}; give another folder with --data-dir")
+    raise DataError(f"{metadata.name}: cannot be downloaded to {where}: {reason}; give another folder with --data-dir")
 
 
-def _try_each(card: Metadata, file: DataFile, path: Path) -> None:
+def _try_each(metadata: Metadata, file: DataFile, path: Path) -> None:
     """Each address in turn, until one gives the right file."""
     import pooch
     import requests
@@ -83,7 +83,7 @@ def _try_each(card: Metadata, file: DataFile, path: Path) -> None:
             return
     checked = f" (md5 {file.md5})" if file.md5 else ""
     by_hand = f"fetch it by hand{checked} and put it at {path}"
-    raise DataError("\n    ".join([f"{card.name}: {file.name} could not be downloaded", *reasons, by_hand]))
+    raise DataError("\n    ".join([f"{metadata.name}: {file.name} could not be downloaded", *reasons, by_hand]))
 
 
 def _brief(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Where data is: find it, or fetch it, and see that it is what it should be."""
+"""Files of published datasets: find or fetch them, and compare them with their published checksums."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 from paircaps._utils.files import write_whole
 from paircaps.data.errors import DataError, cannot
 from paircaps.data.files.stream import file_size, open_stream
-from paircaps.data.metadata import METADATA, DataFile, Metadata
+from paircaps.data.metadata import DataFile, Metadata
+from paircaps.data.registry import all_metadata, require_metadata, source_metadata
 
 Root = Path | str | None
 """A folder given by hand, to look in first and to download to."""
@@ -42,34 +43,34 @@ def require_folder(root: Root) -> None:
         raise DataError(f"{root}: {'not a' if Path(root).expanduser().exists() else 'no such'} folder")
 
 
-def locate(card: Metadata, split: str, root: Root = None, download: bool = True) -> list[Path]:
-    """The files of a split, found or fetched.
+def locate(metadata: Metadata, split: str, root: Root = None, download: bool = True) -> list[Path]:
+    """Find or fetch the files of a split.
 
     Args:
-        card: of the dataset.
-        split: of its splits.
-        root: a folder to look in first, and to download to.
+        metadata: metadata of the dataset.
+        split: one of its splits.
+        root: folder to look in first, and to download to.
         download: fetch what is not here; otherwise say what is missing.
     """
     if not download:
         require_folder(root)
-    found = find(card, split, root)
+    found = find(metadata, split, root)
     if found:
         return found
-    wanted = card.files[split][-1]
+    wanted = metadata.files[split][-1]
     if not download:
-        raise DataError(_missing(card, wanted, data_folders(root)))
-    return _fetch_all(card, wanted, root)
+        raise DataError(_missing(metadata, wanted, data_folders(root)))
+    return _fetch_all(metadata, wanted, root)
 
 
-def _fetch_all(card: Metadata, files: tuple[DataFile, ...], root: Root) -> list[Path]:
+def _fetch_all(metadata: Metadata, files: tuple[DataFile, ...], root: Root) -> list[Path]:
     """Fetch what is not here; where several fail, say so of each, for a person has to fetch them all."""
     from paircaps.data.files.download import fetch
 
     paths, failures = [], []
     for file in files:
         try:
-            paths.append(find_file(card, file, root) or fetch(card, file, root))
+            paths.append(find_file(metadata, file, root) or fetch(metadata, file, root))
         except DataError as error:
             failures.append(str(error))
     if failures:
@@ -77,21 +78,39 @@ def _fetch_all(card: Metadata, files: tuple[DataFile, ...], root: Root) -> list[
     return paths
 
 
-def find(card: Metadata, split: str, root: Root = None) -> list[Path] | None:
+def find(metadata: Metadata, split: str, root: Root = None) -> list[Path] | None:
     """The files of a split if all of one of its sets are here."""
-    for files in card.files[split]:
-        paths = [find_file(card, file, root) for file in files]
+    for files in metadata.files[split]:
+        paths = [find_file(metadata, file, root) for file in files]
         if all(paths):
             return [path for path in paths if path]
     return None
 
 
-def find_file(card: Metadata, file: DataFile, root: Root = None) -> Path | None:
+def find_file(metadata: Metadata, file: DataFile, root: Root = None) -> Path | None:
     """Where a file is: the first place that has it."""
-    for path in _candidates(card, file, root):
-        if _is_there(path) and not _is_of_another(card, file, path):
+    for path in _candidates(metadata, file, root):
+        if _is_there(path) and not _is_of_another(metadata, file, path):
             return path
     return None
+
+
+def missing_splits(name: str, root: Root = None) -> list[str]:
+    """Those of train and test whose files are not here; none for a dataset that needs no files.
+
+    Args:
+        name: name of a dataset with metadata.
+        root: folder to look in first.
+    """
+    source = source_metadata(require_metadata(name))
+    return [split for split in ("train", "test") if split in source.files and not find(source, split, root)]
+
+
+def require_published_files(metadata: Metadata, split: str, paths: list[Path]) -> None:
+    """Refuse files of a split, as :func:`locate` returned them, that are not the published ones."""
+    files = [file for alternative in metadata.files[split] for file in alternative]
+    for path in paths:
+        require_published(path, next(file for file in files if path.name in (file.name, *file.also)))
 
 
 def require_published(path: Path, file: DataFile) -> None:
@@ -133,16 +152,16 @@ def checksum(path: Path, content: bool = False, most: int | None = None) -> str:
     return md5.hexdigest()
 
 
-def _candidates(card: Metadata, file: DataFile, root: Root) -> Iterator[Path]:
+def _candidates(metadata: Metadata, file: DataFile, root: Root) -> Iterator[Path]:
     names = (file.name, *file.also)
     given = Path(root).expanduser() if root is not None else None
     for folder in data_folders(root):
-        inside = [folder / name for name in card.folders]
+        inside = [folder / name for name in metadata.folders]
         if folder == given:  # which may be the dataset's own
             inside.append(folder)
         yield from (place / name for place in inside for name in names)
-    if card.system:
-        yield from (Path(card.system) / name for name in names)
+    if metadata.system:
+        yield from (Path(metadata.system) / name for name in names)
 
 
 def _is_there(path: Path) -> bool:
@@ -152,53 +171,70 @@ def _is_there(path: Path) -> bool:
         raise cannot("look for", path, error) from None
 
 
-def _is_of_another(card: Metadata, file: DataFile, path: Path) -> bool:
+def _is_of_another(metadata: Metadata, file: DataFile, path: Path) -> bool:
     """Whether a file is the published one of another dataset: Fashion-MNIST's files have the names of MNIST's."""
-    if path.parent.name in card.folders:
+    if path.parent.name in metadata.folders:
         return False
     others = {
         known
-        for other in METADATA.values()
+        for other in all_metadata()
         for sets in other.files.values()
         for files in sets
         for twin in files
-        if twin.name == file.name and other.name != card.name
+        if twin.name == file.name and other.name != metadata.name
         for known in (twin.md5, twin.content_md5)
     }
     return bool(others) and checksum(path) in others
 
 
-def _missing(card: Metadata, files: tuple[DataFile, ...], folders: list[Path]) -> str:
+def _missing(metadata: Metadata, files: tuple[DataFile, ...], folders: list[Path]) -> str:
     names = ", ".join(file.name for file in files)
     looked = ", ".join(str(folder) for folder in folders)
-    return f"{card.name}: {names} not found in {looked}. `paircaps data get {card.name}` fetches it"
+    return f"{metadata.name}: {names} not found in {looked}. `paircaps data get {metadata.name}` fetches it"
 
 
-def remember_checksum(path: Path, card: Metadata) -> None:
-    """For a file without a published checksum: record the one first seen, and refuse another one later."""
-    record = user_cache() / card.name / f"{path.name}.md5-first-seen"
-    seen = checksum(path)
+def require_first_seen(path: Path, metadata: Metadata) -> str | None:
+    """Compare a file that has no published checksum with the one recorded when it was first read.
+
+    Args:
+        path: the file.
+        metadata: metadata of its dataset.
+
+    Returns:
+        the md5 of the file where none is recorded yet, for :func:`record_checksum`; otherwise None.
+
+    Raises:
+        DataError: if another checksum is recorded.
+    """
+    record, seen = _record_of(path, metadata), checksum(path)
     try:
         first = record.read_text().strip() if record.exists() else None
     except OSError as error:
         raise cannot("read", record, error) from None
     if first is None:
-        _record(record, seen, path)
-    elif first != seen:
+        return seen
+    if first != seen:
         raise DataError(
             f"{path}: its md5 is {seen}, but was {first} when first seen here (there is no published one). If this "
             f"file is right, remove {record}"
         )
+    return None
 
 
-def _record(record: Path, seen: str, path: Path) -> None:
+def record_checksum(path: Path, metadata: Metadata, md5: str) -> None:
+    """Record the checksum of a file that has no published one, in the user's cache, and warn that this was done."""
+    record = _record_of(path, metadata)
     try:
         record.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(record, f"{seen}\n".encode())
+        write_whole(record, f"{md5}\n".encode())
     except OSError as error:
-        warnings.warn(f"the md5 of {path}, {seen}, could not be recorded at {record}: {error.strerror}", stacklevel=2)
+        warnings.warn(f"the md5 of {path}, {md5}, could not be recorded at {record}: {error.strerror}", stacklevel=2)
         return
     warnings.warn(
-        f"no checksum of {path.name} is published: recorded its md5, {seen}, at {record}, and will compare with it",
+        f"no checksum of {path.name} is published: recorded its md5, {md5}, at {record}, and will compare with it",
         stacklevel=2,
     )
+
+
+def _record_of(path: Path, metadata: Metadata) -> Path:
+    return user_cache() / metadata.name / f"{path.name}.md5-first-seen"

@@ -1,7 +1,9 @@
 """MATLAB's level 5 .mat format, as far as arrays of numbers go, plain or inside a structure.
 
-SciPy reads these files too, but takes memory as their headers ask for it: 2 GB for a file of 179 bytes. This reader
-takes only what is there, skips what nobody asked for, and knows no objects. Its tests hold it to SciPy's answers.
+Written by hand because files may be hostile. SciPy reads this format too, but takes memory as a file's header asks for
+it: 2 GB for a file of 179 bytes. This reader takes no more memory than the caller allows and the file can fill, skips
+arrays that were not asked for, and reads no objects, functions or text. Its tests compare it with SciPy. It also saves
+users the dependency on SciPy.
 
 A file is a header and elements; an element is a tag (type, size) and a body; an array is an element whose body is
 again elements: flags, dimensions, name, values, each padded to eight bytes. A structure has arrays in place of values.
@@ -10,12 +12,17 @@ again elements: flags, dimensions, name, values, each padded to eight bytes. A s
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import struct
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from paircaps.data.files.stream import ByteStream
+from paircaps.data.errors import DataError
+from paircaps.data.files.stream import ByteStream, guarded, open_stream
 
 _HEADER, _ENDIAN_AT, _ALIGN = 128, 126, 8
 _MATRIX, _COMPRESSED = 14, 15
@@ -25,6 +32,7 @@ _STRUCTURE = 2
 _REFUSED = {1: "a cell array", 3: "an object", 4: "text", 5: "a sparse matrix", 16: "a function", 17: "an object"}
 _RANK_MOST, _NAME_MOST, _FIELDS_MOST = 32, 64, 1 << 16
 _COMPLEX = 0x800
+_ZIP_MAGIC = b"PK\x03\x04"
 
 
 class _Tag(NamedTuple):
@@ -61,6 +69,37 @@ def read_mat(stream: ByteStream, wanted: Mapping[str, int]) -> dict[str, np.ndar
     if missing:
         raise stream.error(f"no array {', '.join(missing)} inside")
     return found
+
+
+@contextmanager
+def open_mat(path: Path) -> Iterator[ByteStream]:
+    """Open a .mat file, by itself or alone in a zip; nothing is unpacked to disk."""
+    with open_stream(path) as stream:
+        packed = stream.some(len(_ZIP_MAGIC)) == _ZIP_MAGIC
+    with ExitStack() as stack:
+        yield stack.enter_context(open_stream(path)) if not packed else _open_member(stack, path)
+
+
+def _open_member(stack: ExitStack, path: Path) -> ByteStream:
+    try:
+        archive = stack.enter_context(zipfile.ZipFile(path))
+        members = [member for member in archive.infolist() if member.filename.endswith(".mat")]
+        if len(members) != 1:
+            raise DataError(f"{path}: holds {len(members)} .mat files in place of one")
+        if members[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise DataError(f"{path}: {members[0].filename} is packed by an unusual method")
+        content = stack.enter_context(archive.open(members[0]))
+    except (zipfile.BadZipFile, OSError, EOFError, struct.error, RuntimeError, ValueError, OverflowError) as error:
+        # damage shows in all these ways; an encrypted member is a RuntimeError
+        raise DataError(f"{path}: not a readable zip: {error}") from None
+    return ByteStream(f"{path}: {members[0].filename}", guarded(path, content.read), members[0].file_size)
+
+
+def require_labels(stream: ByteStream, labels: np.ndarray, least: int, most: int) -> None:
+    """Refuse labels that are not whole numbers from ``least`` to ``most``; MATLAB stores them as any type."""
+    right = (labels >= least) & (labels <= most) & (labels == np.floor(labels))
+    if not right.all():
+        raise stream.error(f"labels must be {least} to {most}, got {labels[~right][0]}")
 
 
 def _byte_order(stream: ByteStream) -> str:

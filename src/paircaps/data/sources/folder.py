@@ -21,6 +21,7 @@ from paircaps._utils.checks import height_and_width, require_choice, require_who
 from paircaps.data.dataset import Info, StoredDataset, require_memory
 from paircaps.data.errors import DataError, cannot
 from paircaps.data.pictures import FITS, MAX_PIXELS, PILLOW_MOST, SUFFIXES, UNREAD, Fit, decode_picture, read_bytes
+from paircaps.data.registry import FOLDER, register_dataset
 
 SPLITS = ("train", "test")
 _NAMED_MOST = 20
@@ -187,3 +188,6 @@ def _in_threads(task, numbers: Sequence[int]) -> list:
         except BaseException:
             pool.shutdown(cancel_futures=True)  # after Ctrl-C the others need no work
             raise
+
+
+register_dataset(FOLDER, load_folder)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from paircaps._utils.registry import Registry, unknown_name
+from paircaps.data.registry import folder_path
 from paircaps.errors import RecipeError
 from paircaps.training.recipe import Recipe
 from paircaps.training.recipe_io import RecipeTree, merge, parse_toml, recipe_from_tree
@@ -98,7 +98,7 @@ def with_places(tree: RecipeTree, folder: Path) -> RecipeTree:
 
 
 def _is_place(key: str, value: str) -> bool:
-    return bool(value) and (key == "folder" or os.sep in value)
+    return bool(value) and (key == "folder" or folder_path(value) is not None)
 
 
 def _registered(name: str | Path) -> Path | str | None:
