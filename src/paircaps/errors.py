@@ -17,6 +17,10 @@ class PluginError(PaircapsError):
     """A plug-in that is not there, or whose import fails."""
 
 
+class MissingExtraError(PaircapsError, ImportError):
+    """A package that an extra of paircaps brings is not installed."""
+
+
 class ModelFileError(PaircapsError):
     """A saved model is missing, is damaged, or was not written by paircaps."""
 

@@ -6,9 +6,12 @@ import io
 import warnings
 from typing import Any
 
+from paircaps._utils.extras import require_extra
+
 
 def new_figure(width: float, height: float) -> Any:
     """Empty figure of a width and height in inches."""
+    require_extra("drawing figures", "matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

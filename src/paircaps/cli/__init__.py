@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Callable, Sequence
 
 import paircaps
+from paircaps._utils.extras import require_extra
 from paircaps._utils.plugins import load_plugins
 from paircaps.cli.parser import CommandParser, load_function
 from paircaps.errors import PaircapsError, RecipeError, Stopped
@@ -53,8 +54,7 @@ def main(arguments: Sequence[str] | None = None, loaded: Callable[[], object] = 
         warnings.showwarning = _print_warning
         warnings.filterwarnings("ignore", message="Image size .* exceeds limit")  # Pillow's; an error of ours says more
         options = build_parser().parse_args(arguments)
-        if hasattr(options, "plugin"):
-            load_plugins(options.plugin)
+        _prepare_packages(options)
         run: Callable[[argparse.Namespace], int] = load_function(options.run)
         loaded()
         code = run(options)
@@ -64,6 +64,8 @@ def main(arguments: Sequence[str] | None = None, loaded: Callable[[], object] = 
         return _fail(str(error), 2)
     except PaircapsError as error:
         return _fail(str(error))
+    except ModuleNotFoundError as error:
+        return _fail(_missing_package(error))
     except (Stopped, KeyboardInterrupt) as error:
         return _stopped(error)
     except BrokenPipeError:  # the reader of a pipe, `| head`, has closed it
@@ -89,6 +91,14 @@ def _declares(declaration: str) -> Callable[[CommandParser], None]:
     return lambda parser: load_function(f"parsers.{declaration}")(parser)
 
 
+def _prepare_packages(options: argparse.Namespace) -> None:
+    """See that the packages of the command are installed, and import its plug-ins; train's parser has done both."""
+    if getattr(options, "extra", None) is not None:
+        require_extra(options.command, extra=options.extra)
+    if hasattr(options, "plugin"):
+        load_plugins(options.plugin)
+
+
 def _prepare_streams() -> None:
     """Print a question mark where a terminal has no ×, and open closed streams on the null device.
 
@@ -112,6 +122,14 @@ def _stopped(error: BaseException) -> int:
             return _fail(str(cause), cause.code)
         cause = cause.__context__
     return _fail("stopped", 130)
+
+
+def _missing_package(error: ModuleNotFoundError) -> str:
+    """The sentence for a package that no check named before it was imported; a module of our own raises again."""
+    name = (error.name or "").split(".")[0]
+    if name in ("", "paircaps"):
+        raise error
+    return f"this command needs {name}, which is not installed: pip install 'paircaps[all]'"
 
 
 def _fail(reason: str, code: int = 1) -> int:

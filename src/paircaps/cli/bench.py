@@ -7,7 +7,6 @@ import sys
 
 from paircaps.bench import data, layer, pictures, scaling, table1, train
 from paircaps.cli.output import require_places, show_result
-from paircaps.cli.serve import require_serving
 from paircaps.paper.inference_times import paper_times
 from paircaps.training.recipes import list_recipes, load_recipe
 
@@ -52,7 +51,6 @@ def run_scaling(options: argparse.Namespace) -> int:
 def run_serve(options: argparse.Namespace) -> int:
     """Time answers of a server."""
     require_places(options.out)
-    require_serving()
     from paircaps.bench import serve
 
     return show_result(serve.bench_serve(options.folders, options.repeats, _say), serve.as_markdown, options)

@@ -8,6 +8,8 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, cast
 
+from paircaps._utils.extras import require_extra
+
 ROOM = "paircaps.cli"
 
 
@@ -18,12 +20,14 @@ class CommandParser(argparse.ArgumentParser):
         declare: function that adds the arguments to the parser; called once, when they are needed.
         delegate: ``"module:function"`` in ``paircaps.cli`` that parses the words of the command in place of this
             parser, and returns its options; None for most commands.
-        takes_plugins: whether a command that runs something has the option ``--plugin``.
+        extra: extra of paircaps that the command needs; None for one that needs none.
+        takes_plugins: whether the command has the option ``--plugin``.
         stand_in: function that returns a parser with the arguments of the delegate, for shell completion.
     """
 
     declare: Callable[[CommandParser], None] | None = None
     delegate: str | None = None
+    extra: str | None = "train"
     takes_plugins: bool = True
     stand_in: Callable[[], CommandParser] | None = None
 
@@ -32,6 +36,7 @@ class CommandParser(argparse.ArgumentParser):
         self.declare_arguments()
         if self.delegate is None:
             return super().parse_known_args(args, namespace)
+        require_extra(self.prog.removeprefix("paircaps "))
         parse: Callable[[Sequence[str]], argparse.Namespace] = load_function(self.delegate)
         return parse(args or []), []
 
@@ -40,7 +45,10 @@ class CommandParser(argparse.ArgumentParser):
         if self.declare is not None:
             declare, self.declare = self.declare, None
             declare(self)
-        if self.get_default("run") and self.takes_plugins and "--plugin" not in self._option_string_actions:
+        if not self.get_default("run") or self.get_default("command"):  # a group of commands, or done already
+            return
+        self.set_defaults(command=self.prog.removeprefix("paircaps "), extra=self.extra)
+        if self.takes_plugins:
             add_plugin_option(self)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

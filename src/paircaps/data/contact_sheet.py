@@ -11,6 +11,7 @@ from torch import Tensor
 
 from paircaps._utils.checks import require_positive
 from paircaps._utils.colours import one_colour_each
+from paircaps._utils.extras import require_extra
 from paircaps._utils.files import write_whole
 from paircaps.data.dataset import Batch, ImageDataset
 from paircaps.data.errors import DataError, cannot
@@ -101,6 +102,7 @@ def _names(dataset: ImageDataset, batch: Batch, number: int) -> str:
 
 def _tile(image: Tensor) -> Image.Image:
     """An image at a size that can be looked at; channels that are no colours side by side."""
+    require_extra("drawing a contact sheet", "PIL")
     from PIL import Image
 
     image = image.cpu()

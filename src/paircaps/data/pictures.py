@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from paircaps._utils.checks import height_and_width, require_choice, require_whole, require_within
+from paircaps._utils.extras import require_extra
 from paircaps.data.dataset import require_memory
 from paircaps.data.errors import DataError, cannot
 from paircaps.data.files.stream import file_size
@@ -81,6 +82,7 @@ def decode_picture(
         max_pixels: refuse a picture that unpacks to more.
         max_memory: refuse a picture that needs more bytes than this while it is unpacked; no bound unless told.
     """
+    require_extra("reading pictures", "PIL")
     from PIL import Image, UnidentifiedImageError
 
     size = height_and_width("size", size)

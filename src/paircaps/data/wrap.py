@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from paircaps._utils.extras import require_extra
 from paircaps.data.dataset import Info, StoredDataset, require_memory
 from paircaps.data.errors import DataError
 from paircaps.data.pictures import SIXTEEN_BIT, as_tensor, eight_bit
@@ -68,6 +69,7 @@ def _item(dataset: Any, number: int, name: str) -> tuple[Tensor, int]:
 
 def _bytes(image: Any, what: str) -> Tensor:
     """An image of any of the kinds as (C, H, W) in uint8."""
+    require_extra("reading pictures", "PIL")
     from PIL import Image
 
     if isinstance(image, Image.Image):

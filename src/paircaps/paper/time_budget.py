@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock
-
+from paircaps._utils.extras import extra_imports
 from paircaps._utils.files import write_whole
 from paircaps._utils.words import Say, counted
 from paircaps.errors import RecipeError
@@ -20,6 +19,9 @@ from paircaps.paper.plan import RUNS, Choice, PlannedRun, plan_runs
 from paircaps.paper.run_status import begun_recipe
 from paircaps.paper.time_estimate import TimeEstimate, measure_training_time
 from paircaps.paper.training_length import Budget, total_steps
+
+with extra_imports("reproducing the paper"):
+    from filelock import FileLock
 
 PLAN = "lengths.json"
 """Name of the file with the planned lengths, beside the folders of the trainings."""

@@ -14,6 +14,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from paircaps._utils.extras import require_extra
 from paircaps.data.pictures import Fit
 from paircaps.errors import PaircapsError
 from paircaps.explain.agreement import agreement_from_trace
@@ -239,6 +240,7 @@ def _agreement(network: Network, seen: Trace, chosen: Tensor) -> AgreementMap:
 
 def data_address(image: Tensor) -> str:
     """An image (C, H, W) in 0..1 as a PNG file in a ``data:`` address."""
+    require_extra("drawing pictures", "PIL")
     from PIL import Image
 
     pixels = (image.clamp(0, 1) * 255).round().to(torch.uint8)

@@ -18,14 +18,16 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from tqdm import tqdm
-
+from paircaps._utils.extras import extra_imports, require_extra
 from paircaps._utils.files import sync_folder
 from paircaps._utils.machine import describe_machine
 from paircaps.errors import TrainingError
 from paircaps.training.distributed import Processes
 from paircaps.training.run_folder import RunFolder
 from paircaps.training.state import Counters, Sums
+
+with extra_imports("training"):
+    from tqdm import tqdm
 
 _BAR = "{desc} {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
 
@@ -195,10 +197,9 @@ class TensorBoardEvents:
         self._writer = None
         if folder is None:
             return
-        try:
-            from torch.utils.tensorboard.writer import SummaryWriter
-        except ImportError:
-            raise TrainingError("run.tensorboard needs TensorBoard: pip install 'paircaps[tensorboard]'") from None
+        require_extra("run.tensorboard", "tensorboard", extra="tensorboard")
+        from torch.utils.tensorboard.writer import SummaryWriter
+
         self._writer = SummaryWriter(str(folder), purge_step=step + 1 if step else None)
 
     def add(self, kind: str, step: int, row: Mapping[str, object]) -> None:

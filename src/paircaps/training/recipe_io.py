@@ -17,6 +17,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from paircaps._utils.extras import require_extra
 from paircaps._utils.key_value import parse_key_value
 from paircaps.errors import RecipeError
 from paircaps.training.recipe import NULL, Recipe
@@ -102,6 +103,7 @@ def recipe_parser(program: str) -> Any:
     Args:
         program: name of the command, for its help.
     """
+    require_extra("reading recipes", "jsonargparse", "docstring_parser")
     from jsonargparse import ArgumentParser  # imported here: it takes 0.1 s that only training needs
 
     parser = ArgumentParser(prog=program, exit_on_error=False, default_env=False)

@@ -14,14 +14,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
+from paircaps._utils.extras import extra_imports
 from paircaps._utils.files import write_whole
 from paircaps.errors import FolderBusyError, RecipeError, TrainingError
 from paircaps.model_files import FACTS as MODEL_FACTS
 from paircaps.model_files import WEIGHTS as MODEL_WEIGHTS
 from paircaps.training.recipe import Recipe
 from paircaps.training.recipe_io import differences, parse_toml, recipe_from_tree, to_toml
+
+with extra_imports("training"):
+    from filelock import FileLock, Timeout
 
 _LOCK, _OWNER = ".lock", ".lock-owner"
 _CHECKPOINT = re.compile(r"step-(\d{8,})")

@@ -69,6 +69,7 @@ def _declare_serve(parser: CommandParser) -> None:
         help="folders of trained networks (default: untrained ones of usual sizes)",
     )
     parser.add_argument("--repeats", type=whole_number(2), default=40, help="repeats of every request (%(default)s)")
+    parser.extra = "serve"
     add_output(parser, "bench:run_serve")
 
 

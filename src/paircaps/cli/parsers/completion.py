@@ -18,5 +18,5 @@ def declare(parser: CommandParser) -> None:
     """Declare the arguments of ``completion``."""
     parser.description = _ABOUT
     parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
-    parser.takes_plugins = False
+    parser.extra, parser.takes_plugins = None, False
     parser.set_defaults(run="completion:run")

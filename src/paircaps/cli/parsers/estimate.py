@@ -33,4 +33,5 @@ def declare(parser: CommandParser) -> None:
     suggest(parser.add_argument("--routing", action="append", default=[], metavar="NAME", help=help_text), ROUTINGS)
     add_option(parser, "of the model, as streaming=False", RESERVED)
     parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
+    parser.extra = None
     parser.set_defaults(run="estimate:run")

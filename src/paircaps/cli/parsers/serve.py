@@ -28,6 +28,7 @@ def declare(parser: CommandParser) -> None:
         metavar="NAME",
         help="host name that requests may use, beside this machine's own; may be given several times",
     )
+    parser.extra = "serve"
     parser.set_defaults(run="serve:run")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urljoin, urlparse
 
+from paircaps._utils.extras import require_extra
 from paircaps.data.errors import DataError, cannot
 from paircaps.data.files.locate import VARIABLE, Root, data_folders
 from paircaps.data.metadata import DataFile, Metadata
@@ -22,6 +23,7 @@ _UNKNOWN_MOST = 4 << 30  # of a file whose size is not published
 
 def fetch(metadata: Metadata, file: DataFile, root: Root = None) -> Path:
     """Download a file and return where it is now."""
+    require_extra("downloading datasets", "filelock", "pooch", "requests")
     from filelock import FileLock
 
     folder = _destination(metadata, root)

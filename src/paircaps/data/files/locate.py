@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from paircaps._utils.extras import require_extra
 from paircaps._utils.files import write_whole
 from paircaps.data.errors import DataError, cannot
 from paircaps.data.files.stream import file_size, open_stream
@@ -23,6 +24,7 @@ _CHUNK = 1 << 20
 
 def user_cache() -> Path:
     """The folder of this user's cache that downloads go to."""
+    require_extra("finding datasets", "pooch")
     import pooch
 
     return Path(pooch.os_cache("paircaps"))

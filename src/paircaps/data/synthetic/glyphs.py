@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from paircaps._utils.checks import require_choice
+from paircaps._utils.extras import require_extra
 from paircaps.data.dataset import Info, StoredDataset
 from paircaps.data.errors import DataError
 from paircaps.data.metadata import DIGITS
@@ -43,6 +44,7 @@ SIZE, HEIGHT = 28, 20
 
 def font_file(name: str) -> Path:
     """Where Matplotlib keeps a font."""
+    require_extra("drawing glyphs", "matplotlib", "PIL")
     import matplotlib
 
     path = Path(matplotlib.get_data_path(), "fonts", "ttf", f"{name}.ttf")

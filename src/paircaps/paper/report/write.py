@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
+from paircaps._utils.extras import require_extra
 from paircaps._utils.files import write_whole
 from paircaps.errors import PaircapsError
 from paircaps.paper.experiments import Experiment, experiments
@@ -98,6 +99,7 @@ def as_html(title: str, intro: Sequence[str], overview: Table, sections: Sequenc
         overview: table of all experiments.
         sections: one for each experiment that was run.
     """
+    require_extra("writing a report", "jinja2")
     from jinja2 import Environment, StrictUndefined
 
     text = (resources.files("paircaps.paper.report") / "page.html").read_text(encoding="utf-8")
