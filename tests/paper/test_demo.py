@@ -4,7 +4,7 @@ from PIL import Image
 
 from paircaps.cli import main
 from paircaps.model_files import find_models
-from paircaps.paper.demo import CONTENDERS
+from paircaps.paper.demo import COMPARED_MODELS
 
 
 def test_the_demonstration(tmp_path, capsys):
@@ -12,12 +12,12 @@ def test_the_demonstration(tmp_path, capsys):
     words = ["demo", "--out", str(out), "--steps", "1", "--limit", "80", "--quiet"]
     assert main(words) == 0
     said = capsys.readouterr().out
-    for title in CONTENDERS:
+    for title in COMPARED_MODELS:
         assert f"| {title} |" in said
     assert "195,376" in said
     assert (out / "table.md").read_text() in said
     assert said.rstrip().endswith(f"paircaps serve {out}"), "and how to open the page"
-    assert list(find_models([out])) == [title.replace(" ", "-").lower() for title in CONTENDERS]
+    assert list(find_models([out])) == [title.replace(" ", "-").lower() for title in COMPARED_MODELS]
     for name in ("translated-glyphs", "affine-glyphs"):
         with Image.open(out / f"{name}.png") as picture:
             assert picture.width > 800

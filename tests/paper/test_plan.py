@@ -13,7 +13,8 @@ from paircaps.paper.network_size import known_multiplications
 from paircaps.paper.plan import Choice, available_data, plan_runs, run_recipe
 from paircaps.paper.time_estimate import TimeEstimate
 from paircaps.paper.training_length import Budget
-from paircaps.training.recipe_io import differences
+from paircaps.training.recipe_io import differences, merge
+from paircaps.training.recipes import read_tree
 
 PAPER = experiments()
 
@@ -157,3 +158,13 @@ def test_the_listing_runs_no_training_step_and_says_where_its_times_come_from(mo
     text = plan.describe_experiments(wanted)
     assert f"hours, measured on {date.today()}\n" in text
     assert "Estimated" not in text
+
+
+@pytest.mark.parametrize("experiment", PAPER.values(), ids=list(PAPER))
+def test_the_listing_counts_as_the_trainings_do(experiment):
+    for study in experiment.studies:
+        for study_data in plan.candidate_data(study):
+            quick = plan._length_recipe(merge(read_tree(study.recipe), study_data.changes))
+            for variant in experiment.variants:
+                recipe = run_recipe(experiment, study_data, variant, 0, Choice())
+                assert plan.training_time(quick, 0.5) == plan.training_time(recipe, 0.5)

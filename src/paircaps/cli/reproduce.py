@@ -1,4 +1,4 @@
-"""``paircaps reproduce`` and ``paircaps report``: the paper's tables and figures, made again."""
+"""``paircaps reproduce`` and ``paircaps report``: reproduce the paper's tables and figures, and report on them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from paircaps.training.recipe_io import RecipeTree, merge, parse_setting
 
 
 def run_reproduce(options: argparse.Namespace) -> int:
-    """List, or train and report."""
+    """Run ``paircaps reproduce``: list experiments, or train and write the report; returns the exit code."""
     if options.list:
         wanted = find_experiments(options.names or list(experiments()))
         print(describe_experiments(wanted), end="")
         return 0
     if not options.names:
-        raise RecipeError(f"NAME is missing: one of {', '.join((*experiments(), ALL))}; --list tells more of them")
+        raise RecipeError(f"NAME is missing: one of {', '.join((*experiments(), ALL))}; --list describes them")
     wanted = find_experiments(options.names)
     if options.out is None:
         raise RecipeError("--out DIR is missing: the folder of all results")
@@ -38,13 +38,14 @@ def run_reproduce(options: argparse.Namespace) -> int:
         changes=_changes(options.set),
     )
     require_known_choice(wanted, choice)
-    outcome = reproduce(wanted, options.out, choice, hours=options.hours, say=_say, quiet=options.quiet)
+    summary = reproduce(wanted, options.out, choice, hours=options.hours, say=_say, quiet=options.quiet)
     if (options.out / RUNS).is_dir():
         _print_files(write_report(options.out))
-    return _tell(outcome)
+    return _print_problems(summary)
 
 
 def _changes(settings: list[str]) -> RecipeTree:
+    """Settings of all ``--set`` options, as sections of keys."""
     tree: RecipeTree = {}
     for text in settings:
         try:
@@ -55,18 +56,19 @@ def _changes(settings: list[str]) -> RecipeTree:
 
 
 def run_report(options: argparse.Namespace) -> int:
-    """Write the report of what is there."""
+    """Run ``paircaps report``: write the report of a folder of results; returns the exit code."""
     _print_files(write_report(options.folder))
     return 0
 
 
-def _tell(outcome: ReproduceSummary) -> int:
-    for title, lines in (("no data", outcome.missing), ("failed", outcome.failed)):
+def _print_problems(summary: ReproduceSummary) -> int:
+    """Print what is missing or failed; returns the exit code, 0 if something was done and nothing failed."""
+    for title, lines in (("no data", summary.missing), ("failed", summary.failed)):
         for line in lines:
             print(f"{title}: {line}", file=sys.stderr)
-    if not outcome.done and not outcome.failed:
+    if not summary.done and not summary.failed:
         print("paircaps: nothing could be run", file=sys.stderr)
-    return 0 if outcome.done and not outcome.failed else 1
+    return 0 if summary.done and not summary.failed else 1
 
 
 def _print_files(files: list[Path]) -> None:

@@ -1,7 +1,7 @@
-"""The demonstration: three routings and a pooling network of one size, side by side, on glyphs and in minutes.
+"""``paircaps demo``: three routings and a pooling network of one size, trained and compared on glyphs in minutes.
 
-Each is trained on glyphs that are moved about, and tested on glyphs that are turned, scaled and sheared too, which it
-has never seen: a small Table 3 of the paper.
+Each is trained on translated glyphs, and tested on glyphs that are also rotated, scaled and sheared, which it has never
+seen: a small version of the paper's Table 3.
 """
 
 from __future__ import annotations
@@ -31,29 +31,32 @@ from paircaps.training.evaluation import evaluate
 from paircaps.training.recipe import Recipe
 from paircaps.training.recipes import load_recipe
 
-CONTENDERS = {
+COMPARED_MODELS = {
     "FM agreement": {"name": "resnet-caps-small", "routing": "fm"},
     "dynamic routing": {"name": "resnet-caps-small", "routing": "dynamic"},
     "EM routing": {"name": "resnet-caps-small", "routing": "em"},
     "average pooling": {"name": "resnet-pool-small", "routing": "fm"},
 }
-"""What is compared, and the model section of its recipe."""
+"""Section ``model`` of the recipe of each network that is compared, by its title."""
 
 COLUMNS = 10
+"""Most images in a picture of reconstructions."""
+
 _REPEATS = 5
+"""Number of times that a training step is timed."""
 
 
 @dataclass(frozen=True)
 class DemoRow:
-    """One network.
+    """Row of the demonstration's table: one network.
 
     Args:
-        title: for people.
-        translated: accuracy on new glyphs, moved about as in training.
-        affine: accuracy on glyphs that are turned, scaled and sheared too.
-        parameters: of the network, without its decoder.
-        seconds: of a training step.
-        kept: bytes that a step keeps for its backward pass.
+        title: name of the network in the table.
+        translated: accuracy in 0..1 on new glyphs, translated as in training.
+        affine: accuracy in 0..1 on glyphs that are rotated, scaled and sheared too.
+        parameters: number of trainable parameters, without the decoder.
+        seconds: time of a training step.
+        kept_bytes: memory that a training step keeps for its backward pass.
     """
 
     title: str
@@ -61,7 +64,7 @@ class DemoRow:
     affine: float
     parameters: int
     seconds: float
-    kept: int
+    kept_bytes: int
 
 
 def run_demo(
@@ -73,18 +76,22 @@ def run_demo(
     fresh: bool = False,
     quiet: bool = False,
 ) -> tuple[str, list[Path]]:
-    """Train all contenders, or go on with them; the table as text, and the files that were written.
+    """Train all networks, or continue their trainings, and compare them.
 
     Args:
-        out: a folder; each training has one in it.
-        steps: of each training; those of the recipe without it.
-        limit: images of each split; all of them without it.
-        seed: of every training.
+        out: folder of all results, with a folder for each training in it.
+        steps: steps of each training; None for those of the recipe.
+        limit: most images of each split; None for all of them.
+        seed: seed of every training.
         fresh: start over.
         quiet: show no progress.
+
+    Returns:
+        The table as Markdown, and the files that were written.
     """
+    # Train.
     recipes, networks, affine = {}, {}, {}
-    for title, model in CONTENDERS.items():
+    for title, model in COMPARED_MODELS.items():
         overrides: dict[str, Any] = {"model": model, "train": {"seed": seed}, "data": {"limit": limit}}
         if steps:
             overrides["train"]["steps"] = steps
@@ -92,6 +99,7 @@ def run_demo(
         result = train(recipes[title], out / title.replace(" ", "-").lower(), fresh=fresh, quiet=quiet)
         networks[title] = load(result.folder)
         affine[title] = result.trained["test_accuracy"]
+    # Evaluate, measure and write.
     rows = _measure(recipes, networks, affine)
     first = next(iter(recipes.values()))
     table = as_markdown(rows, first, len(load_dataset(first.data.test, "test").limit(limit)))
@@ -106,27 +114,41 @@ def run_demo(
 def _measure(
     recipes: Mapping[str, Recipe], networks: Mapping[str, Network], affine: Mapping[str, float]
 ) -> list[DemoRow]:
+    """Evaluate the networks on translated glyphs, and measure time and memory of their training steps."""
     settings = next(iter(recipes.values())).data
-    moved = load_dataset(settings.name, "test").limit(settings.limit, settings.seed)
+    translated = load_dataset(settings.name, "test").limit(settings.limit, settings.seed)
     objectives = {title: Objective(network, Loss(decoder="deconv")) for title, network in networks.items()}
-    seen = {title: evaluate(objective, moved).accuracy for title, objective in objectives.items()}
-    steps = {title: _step_of_a_copy(recipes[title], objective, moved) for title, objective in objectives.items()}
-    kept = {title: bytes_for_backward(step.forward, step.objective) for title, step in steps.items()}
+    accuracies = {title: evaluate(objective, translated).accuracy for title, objective in objectives.items()}
+    steps = {title: _step_of_a_copy(recipes[title], objective, translated) for title, objective in objectives.items()}
+    kept_bytes = {title: bytes_for_backward(step.forward, step.objective) for title, step in steps.items()}
     timings = interleaved(steps, _REPEATS)
     return [
-        DemoRow(title, seen[title], affine[title], count_parameters(net.model), timings[title].median, kept[title])
-        for title, net in networks.items()
+        DemoRow(
+            title,
+            accuracies[title],
+            affine[title],
+            count_parameters(network.model),
+            timings[title].median,
+            kept_bytes[title],
+        )
+        for title, network in networks.items()
     ]
 
 
 def _step_of_a_copy(recipe: Recipe, objective: Objective, dataset: ImageDataset) -> TrainStep:
-    """A training step to be timed; the trained network itself stays what it is."""
+    """Training step to be timed, of a copy: the trained network does not change."""
     batch = Loader(dataset, recipe.train.batch_size, seed=0).batch(0, 0)
     return train_step(recipe, copy.deepcopy(objective), batch)
 
 
 def as_markdown(rows: list[DemoRow], recipe: Recipe, tested: int) -> str:
-    """The table, with what it was measured on."""
+    """The table as Markdown, with a sentence on how it was measured.
+
+    Args:
+        rows: one for each network.
+        recipe: recipe of one of the trainings.
+        tested: number of test images of each kind.
+    """
     lines = [
         "| network | translated glyphs | affine glyphs | parameters | seconds a step | kept for backward |",
         "|---|---|---|---|---|---|",
@@ -134,7 +156,7 @@ def as_markdown(rows: list[DemoRow], recipe: Recipe, tested: int) -> str:
     for row in rows:
         lines.append(
             f"| {row.title} | {100 * row.translated:.2f} % | {100 * row.affine:.2f} % | {row.parameters:,} | "
-            f"{row.seconds:.3f} | {row.kept / 2**20:.0f} MiB |"
+            f"{row.seconds:.3f} | {row.kept_bytes / 2**20:.0f} MiB |"
         )
     settings = recipe.train
     lines += [
@@ -149,22 +171,28 @@ def as_markdown(rows: list[DemoRow], recipe: Recipe, tested: int) -> str:
 
 @torch.no_grad()
 def draw_reconstructions(networks: Mapping[str, Network], dataset: ImageDataset, path: Path) -> None:
-    """A picture: images on top, and below them what each network redraws from the pose of its most active capsule."""
+    """Draw images, and below them the reconstructions by each network from the pose of its most active capsule.
+
+    Args:
+        networks: trained networks by title.
+        dataset: dataset whose first image of each class is drawn.
+        path: PNG file to write.
+    """
     first = [int((dataset.labels == label).nonzero()[0]) for label in range(len(dataset.classes))][:COLUMNS]
     images = as_float(dataset.batch(first).images)
     strips = {"input": images, **{title: network.eval().reconstruct(images) for title, network in networks.items()}}
-    guesses = {title: network.predict(images).tolist() for title, network in networks.items()}
+    predictions = {title: network.predict(images).tolist() for title, network in networks.items()}
     figure = new_figure(1 + 0.8 * len(first), 0.4 + 0.95 * len(strips))
     axes = figure.subplots(len(strips), len(first), squeeze=False)
     for row, (title, strip) in zip(axes, strips.items(), strict=True):
         for column, (axis, image) in enumerate(zip(row, strip, strict=True)):
             axis.imshow(image.squeeze(0).numpy(), cmap="gray", vmin=0, vmax=1)
             axis.set(xticks=[], yticks=[])
-            if title in guesses:
-                _mark(
+            if title in predictions:
+                _label_prediction(
                     axis,
-                    dataset.classes[guesses[title][column]],
-                    guesses[title][column] == dataset.labels[first[column]],
+                    dataset.classes[predictions[title][column]],
+                    predictions[title][column] == dataset.labels[first[column]],
                 )
         row[0].set_ylabel(title.replace(" ", "\n"), rotation=0, ha="right", va="center", fontsize=9)
     figure.suptitle(
@@ -174,8 +202,9 @@ def draw_reconstructions(networks: Mapping[str, Network], dataset: ImageDataset,
     write_whole(path, as_png(figure))
 
 
-def _mark(axis: Any, guess: str, right: Any) -> None:
-    colour = "black" if bool(right) else "crimson"
-    axis.set_xlabel(guess, fontsize=8, color=colour, labelpad=1)
+def _label_prediction(axis: Any, prediction: str, is_right: Any) -> None:
+    """Write the predicted class below a reconstruction, in red if it is wrong."""
+    colour = "black" if bool(is_right) else "crimson"
+    axis.set_xlabel(prediction, fontsize=8, color=colour, labelpad=1)
     for spine in axis.spines.values():
-        spine.set_color("lightgray" if bool(right) else colour)
+        spine.set_color("lightgray" if bool(is_right) else colour)
