@@ -25,7 +25,7 @@ from paircaps.training.recipe_io import (
     require_key,
     to_toml,
 )
-from paircaps.training.recipes import list_recipes, read_tree, with_places
+from paircaps.training.recipes import list_recipes, read_tree, with_absolute_paths
 from paircaps.training.run_folder import existing_folder
 
 _ABOUT = """
@@ -66,7 +66,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     load_plugins(given.get("plugin") or [])  # before the recipe is read: it may be one of theirs
     if not given.get("recipe"):
         raise RecipeError(f"RECIPE is missing: one of {', '.join(list_recipes())}, or the path of a .toml file")
-    recipe = recipe_from_tree(merge(read_tree(given.recipe), with_places(overrides_to_tree(given), Path.cwd())))
+    recipe = recipe_from_tree(merge(read_tree(given.recipe), with_absolute_paths(overrides_to_tree(given), Path.cwd())))
     return argparse.Namespace(
         run="train:run_train",
         recipe=recipe,

@@ -31,12 +31,12 @@ from paircaps.training.schedule import count_held_back
 
 @dataclass(frozen=True)
 class Datasets:
-    """The images of a training.
+    """Images of a training.
 
     Args:
-        train: to learn from.
-        validation: held back of the training split, to choose by; None for none.
-        test: looked at once, at the end.
+        train: images to train on.
+        validation: images held back from the training split, to choose the best epoch by; None for none.
+        test: images to test on, once, at the end.
     """
 
     train: ImageDataset
@@ -44,18 +44,18 @@ class Datasets:
     test: ImageDataset
 
     def facts(self) -> dict[str, object]:
-        """What must be the same when a run goes on."""
-        held = 0 if self.validation is None else len(self.validation)
+        """Description of the images for checkpoints: it must be the same when a run is resumed."""
+        held_back = 0 if self.validation is None else len(self.validation)
         return {
             "train": len(self.train),
-            "validation": held,
+            "validation": held_back,
             "test": len(self.test),
             "shape": list(self.train.shape),
             "classes": list(self.train.classes),
         }
 
     def to(self, device: torch.device) -> Datasets:
-        """The same on a device, where batches and augmentation then happen."""
+        """The same images on a device, where batches are then made and augmented."""
         if device.type == "cpu":
             return self
         validation = None if self.validation is None else self.validation.to(device)
@@ -63,7 +63,11 @@ class Datasets:
 
 
 def load_datasets(settings: Data) -> Datasets:
-    """All images of a recipe; the test set too, so that a missing one shows before the training, not after it."""
+    """Load all images of a recipe; also those of the test, so that an error shows before the training.
+
+    Args:
+        settings: section ``data`` of the recipe.
+    """
     whole = open_dataset(settings.name, "train", settings.folder, settings.options).limit(settings.limit, settings.seed)
     test = open_dataset(tested_name(settings), "test", settings.folder, tested_options(settings))
     _require_alike(whole, test)
@@ -73,18 +77,18 @@ def load_datasets(settings: Data) -> Datasets:
 
 
 def tested_name(settings: Data) -> str:
-    """The dataset to test on."""
+    """Name of the dataset to test on."""
     return settings.test or settings.name
 
 
 def tested_options(settings: Data) -> dict[str, object]:
-    """Its options: where it is the dataset trained on, those of that one too."""
+    """Options of the dataset to test on; they include those of the training if it is the same dataset."""
     same = tested_name(settings) == settings.name
     return {**settings.options, **settings.test_options} if same else settings.test_options
 
 
 def _require_alike(train: ImageDataset, test: ImageDataset) -> None:
-    """Refuse a test set that the trained network could not look at."""
+    """Raise an error if the test set differs from the training set in classes, shape or labels per image."""
     for what, one, other in (
         ("classes", ", ".join(train.classes), ", ".join(test.classes)),
         ("images of", "×".join(map(str, train.shape)), "×".join(map(str, test.shape))),
@@ -115,7 +119,16 @@ def open_dataset(name: str, split: str, folder: str | Path, options: Mapping[str
 
 
 def hold_back(dataset: ImageDataset, share: float, seed: int) -> tuple[ImageDataset, ImageDataset | None]:
-    """Most images of a dataset to learn from, and a share of them, chosen by the seed, to choose by."""
+    """Split a dataset at random into images to train on and images for validation.
+
+    Args:
+        dataset: images to split.
+        share: share of the images for validation.
+        seed: seed that decides which ones.
+
+    Returns:
+        Images to train on, and those for validation, None if there are none.
+    """
     count = count_held_back(len(dataset), share)
     if not count:
         return dataset, None
@@ -126,7 +139,11 @@ def hold_back(dataset: ImageDataset, share: float, seed: int) -> tuple[ImageData
 
 
 def augmentation(settings: Augment) -> Augmentation | None:
-    """What happens to training images, in a fixed order; None for nothing."""
+    """Augmentation of a recipe, its steps in a fixed order; None for no augmentation.
+
+    Args:
+        settings: section ``augment`` of the recipe.
+    """
     steps: list[Augmentation] = []
     if settings.rotation or settings.shear or settings.scale != (1.0, 1.0):
         steps.append(AffineWarp(settings.rotation, settings.scale, settings.shear))

@@ -1,4 +1,4 @@
-"""Recipes by name: those that come with the package, or a file of one's own."""
+"""Recipes by name: those of the package, registered ones, and TOML files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paircaps.training.recipe_io import RecipeTree, merge, parse_toml, recipe_fr
 
 _SHIPPED = resources.files("paircaps.training.recipes")
 _BASE = "base"
-"""The key of a recipe that names another one, which it changes."""
+"""Key of a recipe that names the recipe whose values it changes."""
 
 
 _REGISTERED: Registry[Path | str] = Registry("recipe")
@@ -46,17 +46,25 @@ def _shipped_recipes() -> list[str]:
 
 
 def load_recipe(name: str | Path, overrides: Mapping[str, Any] | None = None) -> Recipe:
-    """A recipe.
+    """Load a recipe.
 
     Args:
         name: one of :func:`list_recipes`, or the path of a TOML file.
-        overrides: what to change of it: sections of keys, as ``{"train": {"epochs": 3}}``.
+        overrides: values to change, as sections of keys: ``{"train": {"epochs": 3}}``.
+
+    Raises:
+        RecipeError: if there is no such recipe, or a key or value of it is not allowed.
     """
     return recipe_from_tree(merge(read_tree(name), overrides or {}))
 
 
 def read_tree(name: str | Path, seen: tuple[str, ...] = ()) -> RecipeTree:
-    """The sections and keys of a recipe, with those of the recipe it is based on."""
+    """Sections and keys of a recipe, merged over those of the recipe that it is based on.
+
+    Args:
+        name: one of :func:`list_recipes`, or the path of a TOML file.
+        seen: names of the recipes that are based on this one, to find circles.
+    """
     if str(name) in seen:
         raise RecipeError(f"{name}: a recipe cannot be its own base: {' → '.join((*seen, str(name)))}")
     registered = _registered(name)
@@ -65,7 +73,7 @@ def read_tree(name: str | Path, seen: tuple[str, ...] = ()) -> RecipeTree:
     tree = parse_toml(_read(name) if registered is None else registered, str(name))
     folder = Path(name).expanduser().parent
     base = tree.pop(_BASE, None)
-    tree = with_places(tree, folder)
+    tree = with_absolute_paths(tree, folder)
     if base is None:
         return tree
     if not isinstance(base, str):
@@ -79,25 +87,25 @@ def read_tree(name: str | Path, seen: tuple[str, ...] = ()) -> RecipeTree:
     return merge(below, tree)
 
 
-def with_places(tree: RecipeTree, folder: Path) -> RecipeTree:
-    """The same with the paths of its data made absolute, so that a run can go on from anywhere.
+def with_absolute_paths(tree: RecipeTree, folder: Path) -> RecipeTree:
+    """Make the paths of section ``data`` absolute, so that a run can be resumed from any folder.
 
     Args:
         tree: sections of keys.
-        folder: that relative paths start from: the recipe's, or the current one for a command line.
+        folder: folder that relative paths start from: that of the recipe, or the current one for a command line.
     """
     data = tree.get("data")
     if not isinstance(data, Mapping):
         return tree
-    places = {
+    paths = {
         key: str((folder / Path(value).expanduser()).resolve()) + ("/" if key != "folder" else "")
         for key, value in data.items()
-        if key in ("name", "test", "folder") and isinstance(value, str) and _is_place(key, value)
+        if key in ("name", "test", "folder") and isinstance(value, str) and _is_data_path(key, value)
     }
-    return {**tree, "data": {**data, **places}}
+    return {**tree, "data": {**data, **paths}}
 
 
-def _is_place(key: str, value: str) -> bool:
+def _is_data_path(key: str, value: str) -> bool:
     return bool(value) and (key == "folder" or folder_path(value) is not None)
 
 
