@@ -69,22 +69,21 @@ def candidates(words: Sequence[str], *, splits_equals: bool = False) -> list[Can
         splits_equals: whether the shell passes ``--option=value`` as three words, and wants the value alone back.
     """
     *before, current = _join_equals(words) if splits_equals else words or [""]
+    may_be_option = "--" not in before
     parser, pending, positional = _walk(build_parser(), before)
     if parser is None:
         return []
     if pending is not None:
         return _starting(current, _values(pending))
     name, equals, value = current.partition("=")
-    if name.startswith("--") and equals:
+    if name.startswith("--") and equals and may_be_option:
         action = parser._option_string_actions.get(name)
         prefix = "" if splits_equals else f"{name}="
         found = _starting(value, _values(action)) if action else []
         return [(prefix + value, help_text) for value, help_text in found]
-    if current.startswith("-"):
+    if may_be_option and (current.startswith("-") or positional is None):
         return _starting(current, _options(parser))
-    if positional is None:
-        return _starting(current, _options(parser))
-    return _starting(current, _values(positional))
+    return _starting(current, _values(positional)) if positional is not None else []
 
 
 def _walk(
