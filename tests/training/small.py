@@ -1,4 +1,4 @@
-"""A training of seconds that has everything on: shuffling, augmentation, an average, a decoder, validation."""
+"""A training that takes seconds, with everything switched on: shuffling, augmentation, average, decoder, validation."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def command(out, *more):
 
 
 def results(folder):
-    """All that must be the same to the bit: weights, optimiser, counters, metrics."""
+    """Files of a run that must be equal to the bit: weights, optimiser, counters, metrics."""
     folder = Path(folder)
     names = ["metrics.jsonl", "model.safetensors"]
     newest = sorted((folder / "checkpoints").glob("step-*"))[-1]

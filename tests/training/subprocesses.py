@@ -1,4 +1,4 @@
-"""Commands in processes of their own, without waiting for torch to load each time.
+"""Commands in processes of their own, which do not load torch each time.
 
 ``Subprocesses`` starts one process that imports paircaps and then forks a child for every command. A child is a
 process like any other: it can be killed, signalled, limited. ``KILL_AT`` makes it kill itself at its n-th fsync or
@@ -33,7 +33,7 @@ class Subprocesses:
         return json.loads(self.process.stdout.readline())
 
     def start(self, *words, kill_at=0, file_limit=0, name="command"):
-        """Start a command; the child."""
+        """Start a command and return its process."""
         log = self.folder / f"{name}-{time.monotonic_ns()}.log"
         log.touch()
         request = {"words": [str(w) for w in words], "kill_at": kill_at, "file_limit": file_limit, "log": str(log)}
@@ -42,7 +42,7 @@ class Subprocesses:
         return Child(self, self._answer(), log)
 
     def run(self, *words, timeout=120, **options):
-        """Run a command to its end: exit code (negative for a signal), and all it said."""
+        """Run a command to its end; its exit code (negative for a signal) and its output."""
         child = self.start(*words, **options)
         return child.wait(timeout), child.said()
 
@@ -58,7 +58,7 @@ class Subprocesses:
 
 
 class Child:
-    """A command that runs."""
+    """A running command."""
 
     def __init__(self, subprocesses, pid, log):
         self.subprocesses, self.pid, self.log = subprocesses, pid, log
@@ -67,11 +67,11 @@ class Child:
         os.kill(self.pid, number)
 
     def wait(self, timeout=60):
-        """The exit code; None if it still runs after the timeout, when it is killed."""
+        """The exit code; None if it was still running after the timeout and had to be killed."""
         return self.subprocesses.wait(self.pid, timeout)
 
     def wait_done(self):
-        """Whether it has ended, without waiting for it."""
+        """True if it has ended; does not wait."""
         try:
             with open(f"/proc/{self.pid}/stat") as file:
                 return file.read().rsplit(")", 1)[1].split()[0] == "Z"
@@ -84,7 +84,7 @@ class Child:
         return text
 
     def wait_for(self, sign, timeout=60):
-        """Until a function is true."""
+        """Wait until a function returns true."""
         end = time.monotonic() + timeout
         while not sign():
             assert time.monotonic() < end, f"never happened: {self.log.read_text()}"

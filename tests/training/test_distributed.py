@@ -1,4 +1,4 @@
-"""Two processes compute what one does, and when one dies all end and the next start goes on."""
+"""Two processes compute what one does; when one dies, all end, and the next start continues."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from paircaps.training.run_folder import checkpoint_steps
 
 
 def torchrun(folder, *more):
-    """The same command in two processes, as a group that can be ended whole."""
+    """The same command in two processes, in a process group that can be ended at once."""
     words = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"]
     words += ["--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "-m", "paircaps"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -43,7 +43,7 @@ def rows(folder):
 
 @pytest.mark.parametrize("streaming", ["false", "true"])
 def test_two_processes_follow_one_to_float_error(subprocesses, tmp_path, streaming):
-    """Batch norm and gradients go over the images of both. With SGD, for Adam makes steps of rounding errors."""
+    """Batch norm and gradients cover the images of both. With SGD, because Adam turns rounding errors into steps."""
     sgd = ("--optimiser.name", "sgd", "--optimiser.lr", 0.02, "--model.options.streaming", streaming)
     process = torchrun(tmp_path / "two", *sgd)
     try:

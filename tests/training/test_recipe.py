@@ -197,7 +197,7 @@ def test_any_recipe_survives_its_own_text(options, folder, lr, seed):
 
 
 def test_a_null_among_options_survives_too():
-    """TOML has none: the run's own config.toml could not be read again, and the run not go on."""
+    """TOML has no null: the run's own config.toml could not be read again, and the run not be resumed."""
     recipe = load_recipe("glyphs", {"model": {"options": {"vote_norm": None}}})
     again = recipe_from_tree(parse_toml(to_toml(recipe), "text"))
     assert again == recipe

@@ -1,4 +1,4 @@
-"""A run that is killed at any moment goes on to the very same end."""
+"""A run that is killed at any moment continues to the same result, bit for bit."""
 
 import json
 import random
@@ -68,7 +68,7 @@ def rows_of(folder):
 
 
 def test_validation_chooses_and_what_it_chose_is_saved(whole):
-    """The average of the weights, of the epoch that did best on the images held back, and not the last one."""
+    """What is saved is the average of the weights at the epoch that did best in validation, not at the last one."""
     rows = rows_of(whole)
     epochs = [row for row in rows if row["kind"] == "epoch"]
     best = max(epochs, key=lambda row: (row["validation_accuracy"], -row["validation_loss"]))

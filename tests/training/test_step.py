@@ -42,7 +42,7 @@ def averages(state):
 
 
 def test_a_batch_in_parts_is_the_batch():
-    """Of a network without batch norm, whose images know nothing of each other."""
+    """With a network without batch norm, in which images do not affect each other."""
     light = {"model": {"name": "capsnet-light", "options": {"filters": 8, "groups": 2}}}
     whole, state, batch = parts(**light, optimiser={"name": "sgd"})
     cut, cut_state, _ = parts(**light, optimiser={"name": "sgd"}, train={"accumulate": 4})
@@ -198,7 +198,7 @@ def test_kernels_decay_and_nothing_else():
 
 
 def test_vote_norm_of_single_votes_does_not_decay():
-    """Its weights are as many as there are votes, but flat or not they are no kernel."""
+    """Batch norm of every single vote has as many weights as there are votes; still they are no kernel."""
     stepper, state, _ = parts(model={"options": {"vote_norm": "vote", "primary_norm": "capsule"}})
     decaying = {id(p) for p in kernels_of(stepper.objective)}
     assert not any(id(p) in decaying for name, p in state.network.named_parameters() if "norm" in name)

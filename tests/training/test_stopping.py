@@ -1,4 +1,4 @@
-"""Signals, full disks, locked folders: a run stops in order, and says why."""
+"""Signals, full disks and locked folders: a run stops in an orderly way, and its message gives the reason."""
 
 import json
 import os
@@ -91,7 +91,7 @@ def test_a_signal_in_the_middle_of_a_validation_stops_it(subprocesses, tmp_path)
 
 
 def test_a_long_operation_cannot_keep_a_stopped_process_alive():
-    """Python's own handler waits for the operation to return; the watcher does not."""
+    """Python's own handler waits until the operation returns; the listening thread does not."""
     code = (
         "import hashlib, os, signal; from paircaps.training.signals import StopSignals\n"
         "with StopSignals(patience=0.5):\n"

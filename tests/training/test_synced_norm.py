@@ -1,4 +1,4 @@
-"""Batch norm over several processes, in a group of one: there it must be PyTorch's own."""
+"""Batch norm over several processes, in a group of one process, where it must equal PyTorch's batch norm."""
 
 import copy
 
