@@ -5,7 +5,7 @@ import math
 import pytest
 
 from paircaps.bench import channels_last, depth, tiles
-from paircaps.bench.shapes import LayerShape
+from paircaps.bench.layer_shapes import LayerShape
 from paircaps.errors import RecipeError
 
 LITTLE = depth.DepthSettings(steps=2, seeds=2, hidden=4, routings=["em"], depths=[2])
@@ -75,7 +75,7 @@ def test_bench_channels_last(monkeypatch):
 
 def test_bench_tiles(monkeypatch):
     small = LayerShape(20, 3, 8, 16, "vector", None)
-    monkeypatch.setattr(tiles, "FULL", small)
+    monkeypatch.setattr(tiles, "CAPSNET_LAYER", small)
     monkeypatch.setattr(tiles, "SHAPES", (small,))
     monkeypatch.setattr(tiles, "TILES", (2, 10))
     monkeypatch.setattr(tiles, "BATCHES", (4,))

@@ -6,9 +6,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from paircaps import CapsuleLayer, create_model, list_routings
 from paircaps.bench.estimate import as_text, estimate
+from paircaps.bench.layer_shapes import CAPSNET_LAYER, LayerShape
 from paircaps.bench.meta_memory import MetaMemory
-from paircaps.bench.peak import can_measure, layer_job, measure_peaks, model_job
-from paircaps.bench.shapes import FULL, LayerShape
+from paircaps.bench.peak_memory import can_measure, layer_job, measure_peaks, model_job
 
 CASES = [
     ("capsnet-light", "fm", 32, 3, 10, 64),
@@ -35,10 +35,10 @@ def test_memory_is_within_a_quarter_of_what_is_measured():
 
 @pytest.mark.skipif(not can_measure(), reason="this system does not tell a process's peak")
 def test_streaming_needs_a_twentieth_of_the_memory_and_no_more_for_more_children():
-    many = LayerShape(**{**FULL.__dict__, "in_capsules": 8192})
+    many = LayerShape(**{**CAPSNET_LAYER.__dict__, "in_capsules": 8192})
     jobs = [
         layer_job(shape, 128, train=True, streaming=streaming)
-        for shape, streaming in ((FULL, True), (FULL, False), (many, True))
+        for shape, streaming in ((CAPSNET_LAYER, True), (CAPSNET_LAYER, False), (many, True))
     ]
     streaming, plain, grown = (peak.extra for peak in measure_peaks(jobs))
     assert streaming < plain / 20

@@ -1,9 +1,9 @@
 import pytest
 
-from paircaps.bench import layer, pictures, scaling, table1
+from paircaps.bench import layer, plots, scaling, table1
 from paircaps.bench.goals import Goal, goals_as_markdown
-from paircaps.bench.peak import Peak
-from paircaps.bench.shapes import FULL, LayerShape, capsule_models, registered_shapes
+from paircaps.bench.layer_shapes import CAPSNET_LAYER, LayerShape, capsule_models, registered_shapes
+from paircaps.bench.peak_memory import PeakMemory
 from paircaps.bench.timing import summary
 from paircaps.paper.inference_times import paper_times
 
@@ -13,7 +13,7 @@ PNG = b"\x89PNG"
 
 def test_the_layers_of_every_model_are_measured():
     shapes = registered_shapes()
-    assert shapes[FULL] == ["capsnet"]
+    assert shapes[CAPSNET_LAYER] == ["capsnet"]
     assert shapes[LayerShape(64, 32, 16, 16, "matrix", "pose")] == ["resnet-caps"]
     assert {name for models in shapes.values() for name in models} == set(capsule_models())
     assert not [name for name in capsule_models() if "pool" in name]
@@ -51,7 +51,7 @@ def test_bench_layer():
     assert "## 20×8 → 3×16 vector, no norm" in text
     assert "Of a model." in text
     assert "| resnet-caps-small |" in text
-    assert pictures.draw_layer(result).startswith(PNG)
+    assert plots.draw_layer(result).startswith(PNG)
 
 
 def test_bench_table1():
@@ -71,7 +71,7 @@ def test_bench_table1():
     assert len(table1._goals(result["tables"])) == 4
     text = table1.as_markdown(result)
     assert "| 274.58 |" in text
-    assert pictures.draw_table1(result).startswith(PNG)
+    assert plots.draw_table1(result).startswith(PNG)
 
 
 def test_bench_scaling(monkeypatch):
@@ -86,7 +86,7 @@ def test_bench_scaling(monkeypatch):
     assert set(cramped["children"][0]["cases"]) == {"streaming"}
     assert "| 64 | 82 kB | does not fit |" in scaling.as_markdown(cramped)
     for found in (result, cramped):
-        assert pictures.draw_scaling(found).startswith(PNG)
+        assert plots.draw_scaling(found).startswith(PNG)
 
 
 def test_ratios_and_goals_are_ours_over_theirs(monkeypatch):
@@ -98,7 +98,7 @@ def test_ratios_and_goals_are_ours_over_theirs(monkeypatch):
     assert [goal.found for goal in layer._time_goals(spread)] == [0.25] * 4
     rows = [{"case": case, "extra_bytes": {"training": 1000}} for case in layer.CASES]
     rows[1]["extra_bytes"]["training"] = 10
-    monkeypatch.setattr(layer, "measure_peaks", lambda jobs: [Peak(11, 0)])
+    monkeypatch.setattr(layer, "measure_peaks", lambda jobs: [PeakMemory(11, 0)])
     assert [goal.found for goal in layer._memory_goals(rows, 128)] == [0.01, 1.1]
 
 

@@ -1,1 +1,1 @@
-"""Benchmarks: ratios within one interleaved run, with the machine beside them."""
+"""Benchmarks of speed and memory, and estimates of both; results name the machine they were measured on."""

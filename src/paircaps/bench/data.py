@@ -1,14 +1,14 @@
-"""How fast batches come out of the loader.
+"""Speed of the data loader, in images a second.
 
-Each case is a number of batches of 128 made by one process, with torch's threads as they are. CIFAR10 and MNIST are
-read where they are found; elsewhere noise of the same shape takes their place, which costs the loader the same.
+Each case is a number of batches of 128 images made by one process with PyTorch's usual threads. Where CIFAR10 or MNIST
+is not on this machine, noise of the same shape takes its place, which costs the loader the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from paircaps._utils.machine import describe_machine
+from paircaps._utils.machine import describe_machine, machine_line
 from paircaps.bench.timing import interleaved
 from paircaps.data import (
     Augmentation,
@@ -29,19 +29,26 @@ from paircaps.data.synthetic.poses import PoseRange
 
 BATCH = 128
 GOALS = {"cifar10, crop and flip": 20_000, "multi-mnist pairs": 10_000}
-"""Images a second that the loader must reach on two cores."""
+"""Images a second that the loader should reach on two cores, by case."""
 
 
 def bench_data(root: Root = None, batches: int = 100, repeats: int = 9, seed: int = 0) -> dict[str, object]:
-    """Images a second of every case, and what they were measured on."""
+    """Measure images a second of every case.
+
+    Args:
+        root: folder of datasets to look in first.
+        batches: batches in a repeat.
+        repeats: timed repeats of every case.
+        seed: of the data order and augmentation.
+    """
     cifar, mnist = _stored("cifar10", root), _stored("mnist", root)
     loaders = {
         "cifar10, as it is": Loader(cifar, BATCH, seed=seed),
         "cifar10, crop and flip": _augmented(cifar, seed, RandomCrop(4), Flip()),
         "cifar10, crop, flip, standardise": _augmented(cifar, seed, RandomCrop(4), Flip(), Standardise()),
-        "translated-mnist": _made(mnist, TranslatedDigits((40, 40)), seed),
-        "affine-mnist": _made(mnist, AffineDigits((40, 40), PoseRange()), seed),
-        "multi-mnist pairs": _made(mnist, OverlappingDigits((36, 36)), seed),
+        "translated-mnist": _synthetic(mnist, TranslatedDigits((40, 40)), seed),
+        "affine-mnist": _synthetic(mnist, AffineDigits((40, 40), PoseRange()), seed),
+        "multi-mnist pairs": _synthetic(mnist, OverlappingDigits((36, 36)), seed),
     }
     timings = interleaved({name: _run(loader, batches) for name, loader in loaders.items()}, repeats)
     rows = []
@@ -60,15 +67,14 @@ def bench_data(root: Root = None, batches: int = 100, repeats: int = 9, seed: in
 
 
 def as_markdown(result: dict) -> str:
-    """The result as a table."""
-    machine = "; ".join(f"{key} {value}" for key, value in result["machine"].items())
+    """Format the result as a table."""
     lines = [
         "# How fast batches come out of the loader",
         "",
         f"`paircaps bench data --batches {result['batches']} --repeats {result['repeats']} --seed {result['seed']}`",
         "",
         f"Batches of {result['batch']}, images a second, cases interleaved, median and quartiles of "
-        f"{result['repeats']} repeats of {result['batches']} batches. {machine}.",
+        f"{result['repeats']} repeats of {result['batches']} batches. {machine_line(result['machine'])}.",
         "",
         "| case | images a second | quartiles | goal | data |",
         "|---|---|---|---|---|",
@@ -81,6 +87,7 @@ def as_markdown(result: dict) -> str:
 
 
 def _stored(name: str, root: Root) -> StoredDataset:
+    """Training split of a published dataset, or noise of its shape where it is not on this machine."""
     metadata = require_metadata(name)
     if not find(metadata, "train", root):
         return noise_dataset(metadata, metadata.counts["train"])
@@ -90,18 +97,22 @@ def _stored(name: str, root: Root) -> StoredDataset:
 
 
 def _augmented(dataset: ImageDataset, seed: int, *steps: Augmentation) -> Loader:
+    """Loader with several augmentations, one after the other."""
     return Loader(dataset, BATCH, Compose(*steps), seed)
 
 
-def _made(digits: StoredDataset, making: Drawing, seed: int) -> Loader:
-    return Loader(SyntheticDataset(digits.info, digits, making, len(digits), fresh=True), BATCH, seed=seed)
+def _synthetic(digits: StoredDataset, drawing: Drawing, seed: int) -> Loader:
+    """Loader of a synthetic dataset that draws new images in every epoch."""
+    return Loader(SyntheticDataset(digits.info, digits, drawing, len(digits), fresh=True), BATCH, seed=seed)
 
 
 def _source(dataset: ImageDataset) -> str:
+    """Origin of the images: a note of the dataset, or its files."""
     return dataset.info.note or "the real files"
 
 
 def _run(loader: Loader, batches: int) -> Callable[[], None]:
+    """Return a function that takes some batches of another epoch in each run."""
     epoch = 0
 
     def run() -> None:

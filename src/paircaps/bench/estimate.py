@@ -1,6 +1,7 @@
-"""Will it fit? Parameters, operations and memory of a model, before it is run.
+"""Estimate of parameters, operations and memory of a model, before it is run.
 
-The model is built and run on tensors that have shapes and no memory, and those that live at the same time are added up.
+The model is built and run on meta tensors, which have shapes but take no memory, and the bytes of all tensors that are
+alive at the same time are added up.
 """
 
 from __future__ import annotations
@@ -11,31 +12,31 @@ from typing import Any
 
 import torch
 
+from paircaps.bench.layer_shapes import capsule_layers, meta_model, shape_of_layer
 from paircaps.bench.memory import as_size, available_memory
 from paircaps.bench.meta_memory import MetaMemory
-from paircaps.bench.shapes import capsule_layers, model_of_shapes, shape_of_layer
 from paircaps.models import count_parameters
 from paircaps.models.base import ImageModel
 from paircaps.routing import Routing, list_routings
 from paircaps.votes.layout import tile_images
 
 FEW_PIECES = 8
-"""Of a batch, from which the rest can be told."""
+"""Pieces of a batch that are counted; the rest is extrapolated."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a model with one routing takes on a CPU, in float32.
+    """Operations and memory of a model with one routing on a CPU, in float32.
 
     Args:
-        routing: its name; empty for a model that has none.
-        parameters: trainable ones.
-        inference_flops: of a forward pass.
-        training_flops: of a forward and a backward pass.
-        votes_bytes: of all votes of all capsule layers, which need not all be held.
-        inference_bytes: at the peak of a forward pass, weights and images included.
-        training_bytes: at the peak of a forward and backward pass, weights, gradients and images included.
-        adam_bytes: more, for Adam's two averages; SGD with momentum keeps half of it.
+        routing: name of the routing; empty for a model without capsule layers.
+        parameters: number of trainable parameters.
+        inference_flops: operations of a forward pass.
+        training_flops: operations of a forward and backward pass.
+        votes_bytes: bytes of all votes of all capsule layers, which need not be in memory at the same time.
+        inference_bytes: bytes at the peak of a forward pass, with weights and images.
+        training_bytes: bytes at the peak of a forward and backward pass, with weights, gradients and images.
+        adam_bytes: additional bytes for Adam's two averages; SGD with momentum needs half of it.
     """
 
     routing: str
@@ -60,24 +61,28 @@ def estimate(
     """Estimate a model with each routing.
 
     Args:
-        name: of a registered model.
-        image_size: side of an image.
-        classes: capsules of the last layer.
-        batch: images.
-        channels: of an image.
-        routings: names; all registered ones unless told. A model without capsule layers has one row.
-        options: of the model.
+        name: name of a registered model.
+        image_size: side of an image in pixels.
+        classes: number of classes.
+        batch: images in a batch.
+        channels: channels of an image.
+        routings: names of routings; all registered ones if empty.
+        options: options of the model.
+
+    Returns:
+        one estimate per routing; a single one for a model without capsule layers.
     """
-    found = []
+    estimates = []
     for routing in routings or list_routings():
-        model = model_of_shapes(name, image_size, channels, classes, routing=routing, **options)
-        found.append(_estimate(model, routing, batch))
+        model = meta_model(name, image_size, channels, classes, routing=routing, **options)
+        estimates.append(_estimate(model, routing, batch))
         if not capsule_layers(model):
             break
-    return found
+    return estimates
 
 
 def _estimate(model: ImageModel, routing: str, batch: int) -> Estimate:
+    """Estimate a model that is built already."""
     layers = capsule_layers(model)
     inference_flops, inference_bytes = _passes(model.eval(), batch)
     training_flops, training_bytes = _passes(model.train(), batch)
@@ -95,9 +100,9 @@ def _estimate(model: ImageModel, routing: str, batch: int) -> Estimate:
 
 
 def _passes(model: ImageModel, batch: int) -> tuple[int, int]:
-    """Operations and bytes of a pass, told from two smaller ones where images are routed a few at a time.
+    """Operations and peak bytes of a pass, extrapolated from two smaller batches where images are routed in pieces.
 
-    What a batch of many such pieces takes grows by the same amount with every piece.
+    Operations and memory of a batch of many pieces grow by the same amount with every piece.
     """
     routed = [layer for layer in capsule_layers(model) if isinstance(layer.routing, Routing) and layer.routing.by_image]
     shapes = [shape_of_layer(layer) for layer in routed]
@@ -111,25 +116,30 @@ def _passes(model: ImageModel, batch: int) -> tuple[int, int]:
 
 
 def _pass(model: ImageModel, batch: int) -> tuple[int, int]:
-    """Operations and bytes of a pass: forward and backward if the model is in training mode, else forward."""
+    """Operations and peak bytes of a pass: forward and backward if the model is in training mode, else forward."""
     images = torch.empty(batch, model.in_channels, *model.image_size, device="meta")
-    live = MetaMemory()
-    live.hold(images, *model.parameters(), *model.buffers())
-    with live, torch.set_grad_enabled(model.training):
+    memory = MetaMemory()
+    memory.hold(images, *model.parameters(), *model.buffers())
+    with memory, torch.set_grad_enabled(model.training):
         activation = model(images).activation
         if model.training:
             activation.sum().backward()
     model.zero_grad()
-    return live.flops, live.peak
+    return memory.flops, memory.peak
 
 
 def as_json(rows: Sequence[Estimate]) -> list[dict[str, Any]]:
-    """For JSON."""
+    """Convert estimates to JSON objects."""
     return [asdict(row) for row in rows]
 
 
 def as_text(rows: Sequence[Estimate], images: str) -> str:
-    """A table for people, and whether it fits here; ``images`` says what a batch is."""
+    """Format estimates as a table that says what fits into this machine's memory.
+
+    Args:
+        rows: the estimates.
+        images: description of the batch, the beginning of a sentence.
+    """
     free = available_memory()
     lines = [
         "| routing | parameters | GFLOP: forward | with backward | votes | memory: inference | training | fits here |",
@@ -151,6 +161,7 @@ def as_text(rows: Sequence[Estimate], images: str) -> str:
 
 
 def _fits(row: Estimate, free: int) -> str:
+    """Whether training with Adam, or else inference alone, fits into ``free`` bytes."""
     if row.training_bytes + row.adam_bytes < free:
         return "yes"
     return "inference only" if row.inference_bytes < free else "no"

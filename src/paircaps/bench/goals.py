@@ -1,4 +1,4 @@
-"""What a benchmark must show, and whether it did."""
+"""Goals of benchmarks: upper bounds on measured values, and a table of which are met."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Goal:
-    """A bound.
+    """An upper bound on a measured value.
 
     Args:
-        measure: what is bounded.
-        at_most: the bound.
-        found: what was measured.
+        measure: description of the value.
+        at_most: the upper bound.
+        found: the value that was measured.
     """
 
     measure: str
@@ -22,12 +22,12 @@ class Goal:
 
     @property
     def met(self) -> bool:
-        """Whether it holds."""
+        """True if the measured value is within the bound."""
         return self.found <= self.at_most
 
 
 def goals_as_markdown(goals: Sequence[Goal]) -> list[str]:
-    """Lines of a table."""
+    """Format goals as the lines of a table."""
     lines = ["| measure | at most | found | |", "|---|---|---|---|"]
     for goal in goals:
         met = "met" if goal.met else "**not met**"
@@ -36,5 +36,5 @@ def goals_as_markdown(goals: Sequence[Goal]) -> list[str]:
 
 
 def _number(value: float) -> str:
-    """A small ratio as one over something, as it is spoken."""
+    """Format a number; a small ratio is written as a fraction, such as 1/8."""
     return f"1/{1 / value:.3g}" if 0 < value < 0.4 else f"{value:.4g}"

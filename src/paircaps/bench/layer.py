@@ -1,4 +1,4 @@
-"""A capsule layer alone: plain and streaming, forward and forward with backward, in time and in memory."""
+"""Time and memory of capsule layers alone: plain and streaming votes, forward pass and forward with backward pass."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ import torch
 from paircaps._utils.machine import describe_machine, machine_line
 from paircaps._utils.words import Say
 from paircaps.bench.goals import Goal, goals_as_markdown
-from paircaps.bench.memory import as_size
-from paircaps.bench.peak import can_measure, layer_job, measure_peaks
-from paircaps.bench.profile import as_markdown as profile_as_markdown
-from paircaps.bench.profile import profile_operators
-from paircaps.bench.shapes import (
-    FULL,
+from paircaps.bench.layer_shapes import (
+    CAPSNET_LAYER,
     LayerShape,
     capsule_layers,
     capsule_models,
-    inference,
+    inference_pass,
     registered_shapes,
-    training,
+    training_pass,
 )
+from paircaps.bench.memory import as_size
+from paircaps.bench.peak_memory import can_measure, layer_job, measure_peaks
+from paircaps.bench.profile import as_markdown as profile_as_markdown
+from paircaps.bench.profile import profile_operators
 from paircaps.bench.timing import Timing, interleaved, ratio, repeats_within, silent
 from paircaps.models import create_model
 
 BATCH = 128
 MANY_CHILDREN = 65_536
+"""Children of the layer that shows that streaming memory does not grow."""
+
 MATRIX = 2048
-"""Side of the matrix product that stands for what the machine can do."""
+"""Side of the square matrices whose product shows the speed of the machine."""
 
 CASES: dict[str, tuple[str, bool | str, dict[str, object]]] = {
     "FM, plain": ("fm", False, {}),
@@ -41,7 +43,7 @@ CASES: dict[str, tuple[str, bool | str, dict[str, object]]] = {
     "EM(3), plain": ("em", False, {"iterations": 3}),
     "EM(3), ours": ("em", "auto", {"iterations": 3}),
 }
-"""What is timed: a routing, whether it streams, and its options. Plain ones hold all votes at once."""
+"""Routing, streaming mode and routing options of every case; the plain ones hold all votes at once."""
 
 
 def bench_layer(
@@ -51,14 +53,14 @@ def bench_layer(
     models: Sequence[str] | None = None,
     say: Say = silent,
 ) -> dict[str, Any]:
-    """Time and memory of capsule layers, and their share in a training step.
+    """Measure time and memory of capsule layers, and their share in a training step.
 
     Args:
-        seconds: that all repeats of one shape take together, more or less.
-        batch: images.
-        shapes: of layers, with the models they are of; those of every registered model unless told.
-        models: whose training steps are timed; every registered one with capsule layers unless told.
-        say: told what is measured now.
+        seconds: approximate time of all repeats of one layer together.
+        batch: images in a batch.
+        shapes: sizes of layers, with the names of the models they are from; None for those of all registered models.
+        models: names of models whose training steps are timed; None for all registered ones with capsule layers.
+        say: called with each progress line.
     """
     shapes = registered_shapes() if shapes is None else shapes
     models = capsule_models() if models is None else models
@@ -73,15 +75,18 @@ def bench_layer(
 
 
 def _bench_shape(shape: LayerShape, batch: int, seconds: float, say: Say) -> dict[str, Any]:
+    """Time, memory and operator profile of one layer with every routing."""
     say(str(shape))
-    u = shape.children(batch)
+    # time all cases in turn, beside a matrix product that shows the speed of the machine
+    u = shape.random_children(batch)
     square = torch.randn(MATRIX, MATRIX)
     runs: dict[str, Callable[[], object]] = {"matrix product": lambda: square @ square}
     for name, (routing, streaming, options) in CASES.items():
         layer = shape.layer(routing, streaming, **options)
-        runs[f"{name} forward"] = inference(layer, u)
-        runs[f"{name} training"] = training(layer, u)
+        runs[f"{name} forward"] = inference_pass(layer, u)
+        runs[f"{name} training"] = training_pass(layer, u)
     timings = interleaved(runs, repeats_within(runs, seconds))
+    # memory is measured in another process
     extra = _extra_bytes(shape, batch)
     return {
         "shape": asdict(shape),
@@ -95,10 +100,11 @@ def _bench_shape(shape: LayerShape, batch: int, seconds: float, say: Say) -> dic
 
 
 def _row(name: str, shape: LayerShape, batch: int, timings: dict[str, Timing]) -> dict[str, Any]:
+    """Times and speeds of one case."""
     forward, both = timings[f"{name} forward"], timings[f"{name} training"]
     flops = shape.layout(batch).product_flops
     fastest = 2 * MATRIX**3 / timings["matrix product"].median
-    # one product forward, two more backward; what streaming casts anew is not counted
+    # one product forward, two more backward; the votes that streaming casts a second time do not count
     speeds = {"forward": flops / forward.median, "training": 3 * flops / both.median}
     return {
         "case": name,
@@ -123,6 +129,7 @@ def _extra_bytes(shape: LayerShape, batch: int) -> dict[str, dict[str, int | Non
 
 
 def _ratios(timings: dict[str, Timing]) -> dict[str, Timing]:
+    """Time of streaming FM agreement over that of every other case, by pass and case."""
     ours = "FM, streaming"
     others = {f"{kind}, {other}": (kind, other) for kind in ("forward", "training") for other in CASES if other != ours}
     return {
@@ -135,17 +142,18 @@ def _spread(timing: Timing) -> dict[str, float]:
 
 
 def _share_of_layers(name: str, batch: int, seconds: float, say: Say) -> dict[str, Any]:
-    """Of a training step with FM agreement, forward and backward, what its capsule layers take."""
+    """Share of the capsule layers in the forward and backward pass of a model with FM agreement."""
     say(f"a training step of {name}")
     model = create_model(name, 10, 3, 32).train()
     images = torch.randn(batch, 3, 32, 32)
-    seen: list[Any] = []
+    # run the model once to record the input of its first capsule layer
+    inputs: list[Any] = []
     layers = capsule_layers(model)
-    handle = layers[0].register_forward_pre_hook(lambda _, given: seen.append(given[0].s.detach()))
+    handle = layers[0].register_forward_pre_hook(lambda _, given: inputs.append(given[0].s.detach()))
     model(images)
     handle.remove()
     stack = torch.nn.Sequential(*layers)
-    runs = {"step": training(model, images), "layers": training(stack, seen[0].requires_grad_())}
+    runs = {"step": training_pass(model, images), "layers": training_pass(stack, inputs[0].requires_grad_())}
     timings = interleaved(runs, repeats_within(runs, seconds))
     return {
         "model": name,
@@ -156,12 +164,12 @@ def _share_of_layers(name: str, batch: int, seconds: float, say: Say) -> dict[st
 
 
 def _goals(result: dict[str, Any]) -> list[Goal]:
-    """What must be shown, of what was measured, with the batch that it is told for."""
+    """Goals with measured values; empty for another batch than the one they are stated for."""
     goals: list[Goal] = []
     if result["batch"] != BATCH:
         return goals
     for shape in result["shapes"]:
-        if LayerShape(**shape["shape"]) == FULL:
+        if LayerShape(**shape["shape"]) == CAPSNET_LAYER:
             goals += [*_time_goals(shape["ratios"]), *_memory_goals(shape["rows"], result["batch"])]
     for row in result["shares"]:
         if row["model"] == "resnet-caps":
@@ -171,6 +179,7 @@ def _goals(result: dict[str, Any]) -> list[Goal]:
 
 
 def _time_goals(ratios: dict[str, Any]) -> list[Goal]:
+    """Goals on the time of streaming FM agreement in CapsNet's layer."""
     bounds = {
         "forward, FM, plain": ("FM forward, streaming / plain", 1 / 8),
         "training, FM, plain": ("FM forward and backward, streaming / plain", 1 / 10),
@@ -181,12 +190,15 @@ def _time_goals(ratios: dict[str, Any]) -> list[Goal]:
 
 
 def _memory_goals(rows: list[dict[str, Any]], batch: int) -> list[Goal]:
+    """Goals on the memory of streaming FM agreement in CapsNet's layer."""
     extra = {row["case"]: row["extra_bytes"]["training"] for row in rows}
     ours, plain = extra["FM, streaming"], extra["FM, plain"]
     if plain is None:
         return []
-    (many,) = measure_peaks([layer_job(replace(FULL, in_capsules=MANY_CHILDREN), batch, train=True, streaming=True)])
-    growth = f"the same, streaming with {MANY_CHILDREN:,} children / with {FULL.in_capsules:,}"
+    (many,) = measure_peaks(
+        [layer_job(replace(CAPSNET_LAYER, in_capsules=MANY_CHILDREN), batch, train=True, streaming=True)]
+    )
+    growth = f"the same, streaming with {MANY_CHILDREN:,} children / with {CAPSNET_LAYER.in_capsules:,}"
     return [
         Goal("peak extra memory in training, streaming / plain", 1 / 20, ours / plain),
         Goal(growth, 1.2, many.extra / ours),
@@ -194,7 +206,7 @@ def _memory_goals(rows: list[dict[str, Any]], batch: int) -> list[Goal]:
 
 
 def as_markdown(result: dict[str, Any]) -> str:
-    """The result as tables."""
+    """Format the result as tables."""
     lines = [
         "# A capsule layer alone",
         "",
@@ -228,6 +240,7 @@ def as_markdown(result: dict[str, Any]) -> str:
 
 
 def _shape_as_markdown(shape: dict[str, Any]) -> list[str]:
+    """Format the measurements of one layer as a section."""
     lines = [
         f"## {shape['title']}",
         "",
@@ -248,10 +261,10 @@ def _shape_as_markdown(shape: dict[str, Any]) -> list[str]:
 
 
 def _profile_of_full(shapes: list[dict[str, Any]]) -> list[str]:
-    """Where the time of the goals goes."""
+    """Operator profiles of CapsNet's layer, for which the goals are stated."""
     lines = []
     for shape in shapes:
-        if LayerShape(**shape["shape"]) != FULL:
+        if LayerShape(**shape["shape"]) != CAPSNET_LAYER:
             continue
         titles = {"forward": "forward", "training": "forward and backward"}
         for kind, title in titles.items():

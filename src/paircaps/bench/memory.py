@@ -1,4 +1,4 @@
-"""Memory in bytes: what a training step keeps, counted and not sampled, and what is free."""
+"""Memory in bytes: free memory, memory kept for the backward pass, and sizes as text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 def as_size(count: int) -> str:
-    """Bytes as a person reads them."""
+    """Format a number of bytes in kB, MB, GB or TB."""
     for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
         if count >= size:
             return f"{count / size:,.{1 if unit == 'MB' else 2}f} {unit}"
@@ -18,7 +18,7 @@ def as_size(count: int) -> str:
 
 
 def available_memory() -> int:
-    """Bytes that are free, or could be; of a system that does not tell, 4 GB."""
+    """Bytes of memory that are available on this machine; 4 GiB where the system does not report it."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
@@ -27,11 +27,11 @@ def available_memory() -> int:
 
 
 def bytes_for_backward(loss: Callable[[], Tensor], module: nn.Module) -> int:
-    """Bytes that a forward pass keeps until its backward pass, each once, without the weights.
+    """Bytes that a forward pass saves for its backward pass; shared memory counts once, weights do not count.
 
     Args:
-        loss: a forward pass.
-        module: whose weights are not counted, for they are there anyway.
+        loss: function that runs the forward pass and returns the loss.
+        module: module whose weights do not count, since they are in memory anyway.
     """
     own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
     kept: dict[int, int] = {}
@@ -45,5 +45,5 @@ def bytes_for_backward(loss: Callable[[], Tensor], module: nn.Module) -> int:
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         value = loss()
     total = sum(kept.values())
-    del value  # until here nothing kept was freed, so no address was counted for two tensors
+    del value  # freed only now: until here no address could be used for two tensors
     return total

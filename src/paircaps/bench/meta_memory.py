@@ -1,4 +1,4 @@
-"""What a computation would take, without taking it: tensors of shapes only, counted while they live."""
+"""Memory and operations of a computation, counted on meta tensors, which have shapes but take no memory."""
 
 from __future__ import annotations
 
@@ -15,26 +15,32 @@ from paircaps.votes.layout import BLOCK_TILES, Layout, chunk_parents, tile_child
 from paircaps.votes.tiled_sums import SumArguments, tiled_gradients, tiled_sums
 
 BACKWARD_COPIES = 1.5
-"""Of the larger operand, that oneDNN makes in the backward pass of a convolution; between 1.4 and 1.8 were measured."""
+"""Copies of the larger operand that oneDNN makes in the backward pass of a convolution; 1.4 to 1.8 were measured."""
 
 
 class MetaMemory(TorchDispatchMode):
-    """Counts the bytes of all tensors that are alive, remembers the most there were, and counts operations."""
+    """Dispatch mode that counts the bytes of all live tensors, their peak, and operations.
+
+    Attributes:
+        live: bytes of the tensors that are alive now.
+        peak: largest number of bytes so far.
+        flops: floating-point operations so far.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.live = 0
         self.peak = 0
         self.flops = 0
-        self._seen: dict[int, weakref.ref[Any]] = {}
+        self._counted: dict[int, weakref.ref[Any]] = {}
 
     def hold(self, *tensors: Tensor) -> None:
-        """Count tensors that are there already."""
+        """Count tensors that exist already."""
         for tensor in tensors:
             self._count(tensor)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run the operator and count what it returns."""
+        """Run an operator and count the tensors it returns, its operations and its temporary memory."""
         result = func(*args, **(kwargs or {}))
         for part in tree_leaves(result):
             if isinstance(part, Tensor):
@@ -43,29 +49,30 @@ class MetaMemory(TorchDispatchMode):
         if formula is not None:
             self.flops += formula(*args, **(kwargs or {}), out_val=result)
         if func.namespace == "paircaps":
-            self.peak = max(self.peak, self.live + _buffers_of_walk(func, args))
+            self.peak = max(self.peak, self.live + _tile_buffer_bytes(func, args))
         if func in (torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default):
-            self.peak = max(self.peak, self.live + _copies_of_convolution(args, result))
+            self.peak = max(self.peak, self.live + _convolution_copy_bytes(args, result))
         return result
 
     def _count(self, tensor: Tensor) -> None:
+        """Count the storage of a tensor from now until it is freed, once for all its views."""
         storage = tensor.untyped_storage()
         key = storage._cdata
-        if key in self._seen:
+        if key in self._counted:
             return
         size = storage.nbytes()
 
         def forget(_: Any) -> None:
-            del self._seen[key]
+            del self._counted[key]
             self.live -= size
 
-        self._seen[key] = weakref.ref(storage, forget)
+        self._counted[key] = weakref.ref(storage, forget)
         self.live += size
         self.peak = max(self.peak, self.live)
 
 
-def _copies_of_convolution(args: tuple[Any, ...], result: Any) -> int:
-    """Bytes that a convolution on a CPU takes while it runs: oneDNN lays its operands out anew."""
+def _convolution_copy_bytes(args: tuple[Any, ...], result: Any) -> int:
+    """Temporary bytes of a convolution on a CPU, in which oneDNN copies operands into its own layout."""
     if isinstance(result, Tensor):
         image, weight = args[:2]
         return max(image.nbytes, result.nbytes) + weight.nbytes
@@ -73,14 +80,14 @@ def _copies_of_convolution(args: tuple[Any, ...], result: Any) -> int:
     return int(BACKWARD_COPIES * max(image.nbytes, grad_output.nbytes))
 
 
-def _buffers_of_walk(func: Any, args: tuple[Any, ...]) -> int:
-    """Bytes that a walk over votes takes while it runs.
+def _tile_buffer_bytes(func: Any, args: tuple[Any, ...]) -> int:
+    """Temporary bytes of the tiled sums over votes.
 
-    They do not grow with the number of children or parents, so a walk over the first few tells.
+    They do not grow with the number of children or parents, so they are counted on the first few of each.
     """
     name = func.overloadpacket.__name__
     if not name.startswith("vote_sums"):
-        return 0  # statistics work on a megabyte at a time
+        return 0  # vote statistics work on a megabyte at a time
     backward = name.endswith("backward")
     u, weight, scale, shift, rows, normalize, tile = args[2:] if backward else args
     layout = Layout.of(u, weight, rows)
@@ -90,24 +97,26 @@ def _buffers_of_walk(func: Any, args: tuple[Any, ...]) -> int:
     if scale is not None and scale.dim() == 3:
         scale, shift = (part[:children, :parents] for part in (scale, shift))
     job = SumArguments(u[:, :children], weight[:children, :parents], scale, shift, rows, normalize, tile)
+    # run the same code on the smaller tensors; what it returns is no buffer
     inside = MetaMemory()
     with inside:
         results = tiled_gradients(job, args[0][:, :parents], args[1][:, :parents]) if backward else tiled_sums(job)
     return inside.peak - sum(part.nbytes for part in results if part is not None)
 
 
-def _walk_flops(u: Tensor, weight: Tensor, scale: Any, shift: Any, rows: int, *_: Any, **__: Any) -> int:
+def _sum_flops(u: Tensor, weight: Tensor, scale: Any, shift: Any, rows: int, *_: Any, **__: Any) -> int:
+    """Operations of the product that casts the votes."""
     return Layout.of(u, weight, rows).product_flops
 
 
 def _gradient_flops(grad_sum: Tensor, grad_squares: Tensor, u: Tensor, weight: Tensor, *rest: Any, **_: Any) -> int:
-    """Votes are cast anew, and two products take their gradients."""
+    """Operations of the backward pass: the votes are cast again, and two products give the gradients."""
     scale, shift, rows = rest[:3]
-    return 3 * _walk_flops(u, weight, scale, shift, rows)
+    return 3 * _sum_flops(u, weight, scale, shift, rows)
 
 
 _FLOPS: dict[Any, Any] = {
     **flop_registry,
-    torch.ops.paircaps.vote_sums: _walk_flops,
+    torch.ops.paircaps.vote_sums: _sum_flops,
     torch.ops.paircaps.vote_sums_backward: _gradient_flops,
 }

@@ -1,4 +1,7 @@
-"""Time and memory of FM agreement as children and classes grow: plain where it still fits, streaming throughout."""
+"""Time and memory of FM agreement against the number of children and of classes.
+
+Streaming votes are measured throughout, plain votes where they fit into memory.
+"""
 
 from __future__ import annotations
 
@@ -8,36 +11,39 @@ from typing import Any
 
 from paircaps._utils.machine import describe_machine, machine_line
 from paircaps._utils.words import Say
+from paircaps.bench.layer_shapes import CAPSNET_LAYER, LayerShape, inference_pass, training_pass
 from paircaps.bench.memory import as_size, available_memory
-from paircaps.bench.peak import can_measure, layer_job, measure_peaks
-from paircaps.bench.shapes import FULL, LayerShape, inference, training
+from paircaps.bench.peak_memory import can_measure, layer_job, measure_peaks
 from paircaps.bench.timing import interleaved, repeats_within, silent
 
 BATCH = 128
 CHILDREN = (64, 256, 1024, 2048, 4096, 16_384, 65_536)
 CLASSES = (10, 32, 100, 316, 1000)
 FEWER_CHILDREN = 512
-"""Beside many classes."""
+"""Children of the layers whose number of classes is varied."""
 
 PLAIN_COPIES = 7
-"""How many times the votes the plain path holds at its peak, to be on the safe side."""
+"""Upper bound on the memory of plain votes at the peak, in multiples of the votes themselves."""
 
 CASES = {"plain": False, "streaming": True}
+"""Whether votes are streamed, by the name of the case."""
 
 
 def bench_scaling(
     seconds: float = 10.0, batch: int = BATCH, largest: int = CHILDREN[-1], say: Say = silent
 ) -> dict[str, Any]:
-    """Measure along both axes.
+    """Measure layers with growing numbers of children, and with growing numbers of classes.
 
     Args:
-        seconds: that all repeats of one point take together, more or less.
-        batch: images.
-        largest: number of children, and of classes, that is still measured.
-        say: told what is measured now.
+        seconds: approximate time of all repeats at one size together.
+        batch: images in a batch.
+        largest: largest number of children and of classes that is measured.
+        say: called with each progress line.
     """
-    children = [replace(FULL, in_capsules=count) for count in CHILDREN if count <= largest]
-    classes = [replace(FULL, in_capsules=FEWER_CHILDREN, out_capsules=count) for count in CLASSES if count <= largest]
+    children = [replace(CAPSNET_LAYER, in_capsules=count) for count in CHILDREN if count <= largest]
+    classes = [
+        replace(CAPSNET_LAYER, in_capsules=FEWER_CHILDREN, out_capsules=count) for count in CLASSES if count <= largest
+    ]
     return {
         "seconds": seconds,
         "batch": batch,
@@ -49,17 +55,18 @@ def bench_scaling(
 
 
 def _point(shape: LayerShape, batch: int, seconds: float, say: Say) -> dict[str, Any]:
+    """Time and memory of one layer, plain and streaming."""
     say(str(shape))
     fits = PLAIN_COPIES * shape.votes_bytes(batch) < available_memory() / 2
     cases = [name for name in CASES if fits or name == "streaming"]
-    u = shape.children(batch)
+    u = shape.random_children(batch)
     runs: dict[str, Callable[[], object]] = {}
     for name in cases:
         layer = shape.layer("fm", CASES[name])
-        runs[f"{name} forward"] = inference(layer, u)
-        runs[f"{name} training"] = training(layer, u)
+        runs[f"{name} forward"] = inference_pass(layer, u)
+        runs[f"{name} training"] = training_pass(layer, u)
     timings = interleaved(runs, repeats_within(runs, seconds), warm_up=0)
-    del runs, u
+    del runs, u  # before memory is measured in another process
     return {
         "children": shape.in_capsules,
         "classes": shape.out_capsules,
@@ -68,14 +75,15 @@ def _point(shape: LayerShape, batch: int, seconds: float, say: Say) -> dict[str,
             name: {
                 "forward": timings[f"{name} forward"].in_milliseconds(),
                 "training": timings[f"{name} training"].in_milliseconds(),
-                "extra_bytes": _extra(shape, batch, CASES[name]),
+                "extra_bytes": _extra_bytes(shape, batch, CASES[name]),
             }
             for name in cases
         },
     }
 
 
-def _extra(shape: LayerShape, batch: int, streaming: bool) -> int | None:
+def _extra_bytes(shape: LayerShape, batch: int, streaming: bool) -> int | None:
+    """Peak memory of a forward and backward pass beyond inputs, weights and gradients; None if unknown here."""
     if not can_measure():
         return None
     (peak,) = measure_peaks([layer_job(shape, batch, train=True, streaming=streaming)])
@@ -83,7 +91,7 @@ def _extra(shape: LayerShape, batch: int, streaming: bool) -> int | None:
 
 
 def as_markdown(result: dict[str, Any]) -> str:
-    """The result as tables."""
+    """Format the result as tables."""
     lines = [
         "# FM agreement as layers grow",
         "",
@@ -115,6 +123,7 @@ def as_markdown(result: dict[str, Any]) -> str:
 
 
 def _cell(point: dict[str, Any], kind: str, case: str) -> str:
+    """One cell of a table: milliseconds with quartiles, or a size."""
     if case not in point["cases"]:
         return "does not fit"
     value = point["cases"][case][kind]

@@ -1,4 +1,4 @@
-"""How long the page waits for an answer: strokes sent to a server on this machine, as a browser sends them."""
+"""Response time of `paircaps serve`: drawings sent to a server on this machine as a browser sends them."""
 
 from __future__ import annotations
 
@@ -22,27 +22,30 @@ from paircaps.model_files import find_models, save_model
 from paircaps.network import Network, NetworkSpec, Preparation
 
 AT_MOST = 100.0
-"""Milliseconds until an answer to a stroke, above which a drawing feels slow."""
+"""Response time in milliseconds above which drawing feels slow."""
 
-_SIDE = 320
+_SIDE = 320  # pixels of the drawing board
 _BOUNDARY = "stroke"
 
 
 def bench_serve(folders: list[Path], repeats: int = 40, say: Say = silent) -> dict[str, Any]:
-    """Time a stroke and a slider for every network.
+    """Time a stroke on the drawing board and a move of a pose slider, for every network.
 
     Args:
-        folders: of trained networks; without any, fresh ones of the demonstration's size and of the paper's largest.
-        repeats: of every case.
-        say: told what is measured.
+        folders: folders of trained networks; if empty, untrained ones of the demonstration's and the paper's sizes.
+        repeats: timed requests of every case.
+        say: called with each progress line.
     """
     with TemporaryDirectory() as scratch:
-        found = find_models(folders) if folders else _fresh(Path(scratch))
+        found = find_models(folders) if folders else _untrained(Path(scratch))
         say(f"answers of {', '.join(found)}")
         threads = torch.get_num_threads()
         try:
-            with running(found) as port, closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as line:
-                cases = _cases(found, line)
+            with (
+                running(found) as port,
+                closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection,
+            ):
+                cases = _cases(found, connection)
                 timings = interleaved(cases, repeats, warm_up=3)
         finally:
             torch.set_num_threads(threads)
@@ -54,7 +57,7 @@ def bench_serve(folders: list[Path], repeats: int = 40, say: Say = silent) -> di
 
 
 def as_markdown(result: dict[str, Any]) -> str:
-    """A table, and whether every answer came in time."""
+    """Format the result as a table, with the goal for the slowest request."""
     lines = ["| question | median, ms | quartiles | worst |", "|---|---|---|---|"]
     for row in result["rows"]:
         lines.append(
@@ -73,8 +76,8 @@ def as_markdown(result: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _fresh(scratch: Path) -> dict[str, Path]:
-    """Networks with random weights, saved to be served."""
+def _untrained(scratch: Path) -> dict[str, Path]:
+    """Save networks with random weights, and return their folders by name."""
     digits = tuple("0123456789")
     kinds = {
         "small fm": ("resnet-caps-small", 40, {"routing": "fm"}),
@@ -101,7 +104,7 @@ def _fresh(scratch: Path) -> dict[str, Path]:
 
 @contextmanager
 def running(folders: Mapping[str, Path]) -> Iterator[int]:
-    """A server in a thread of this process, as long as the block lasts: its port."""
+    """Run a server in a thread of this process for the duration of a ``with`` block, and give its port."""
     import uvicorn
 
     from paircaps.serve.run import listen, server
@@ -118,15 +121,16 @@ def running(folders: Mapping[str, Path]) -> Iterator[int]:
 
 
 def _cases(found: Mapping[str, Path], connection: http.client.HTTPConnection) -> dict[str, Callable[[], object]]:
+    """Requests to time, by name."""
     stroke = _stroke()
-    models = json.loads(_ask(connection, "GET", "/api/models"))["models"]
+    models = json.loads(_request(connection, "GET", "/api/models"))["models"]
     cases: dict[str, Callable[[], object]] = {}
     for facts in models:
         name = facts["name"]
         cases[f"a stroke, {name}"] = lambda name=name: _post(connection, stroke, name, compare=False)
         pose = json.dumps({"model": name, "class": facts["classes"][0], "pose": facts["pose_low"][0]}).encode()
         if facts["draws"]:
-            cases[f"a slider, {name}"] = lambda pose=pose: _ask(
+            cases[f"a slider, {name}"] = lambda pose=pose: _request(
                 connection, "POST", "/api/draw", pose, "application/json"
             )
     if len(found) > 1:
@@ -138,7 +142,7 @@ def _cases(found: Mapping[str, Path], connection: http.client.HTTPConnection) ->
 
 
 def _stroke() -> bytes:
-    """A seven as it is drawn on the page, a PNG file."""
+    """PNG file of a seven as it is drawn on the page."""
     from PIL import Image, ImageDraw
 
     picture = Image.new("RGB", (_SIDE, _SIDE))
@@ -149,16 +153,18 @@ def _stroke() -> bytes:
 
 
 def _post(connection: http.client.HTTPConnection, picture: bytes, model: str, *, compare: bool) -> bytes:
+    """Send a picture as a multipart form and return the response."""
     fields = {"model": model, "compare": str(compare).lower()}
     parts = [f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in fields.items()]
     head = f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="drawing.png"\r\n\r\n'
     body = "".join(parts).encode() + head.encode() + picture + f"\r\n--{_BOUNDARY}--\r\n".encode()
-    return _ask(connection, "POST", "/api/predict", body, f"multipart/form-data; boundary={_BOUNDARY}")
+    return _request(connection, "POST", "/api/predict", body, f"multipart/form-data; boundary={_BOUNDARY}")
 
 
-def _ask(
+def _request(
     connection: http.client.HTTPConnection, method: str, path: str, body: bytes | None = None, kind: str | None = None
 ) -> bytes:
+    """Send a request and return the content of the response; any status but 200 is an error."""
     connection.request(method, path, body, {} if kind is None else {"Content-Type": kind})
     response = connection.getresponse()
     content = response.read()

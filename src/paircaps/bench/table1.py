@@ -1,4 +1,4 @@
-"""The paper's Table 1: milliseconds of a batch at inference, by routing."""
+"""The paper's Table 1: milliseconds per batch at inference, by routing."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from torch import Tensor, nn
 from paircaps._utils.machine import describe_machine, machine_line
 from paircaps._utils.words import Say
 from paircaps.bench.goals import Goal, goals_as_markdown
+from paircaps.bench.layer_shapes import inference_pass
 from paircaps.bench.profile import as_markdown as profile_as_markdown
 from paircaps.bench.profile import profile_operators
-from paircaps.bench.shapes import inference
 from paircaps.bench.timing import Timing, interleaved, ratio, repeats_within, silent
 from paircaps.models import CapsNet, create_model
 
 BATCH = 128
 FLOOR = "floor"
+"""Name of the case without votes and routing, which bounds every routing from below."""
+
 ROUTINGS: dict[str, tuple[str, bool | str, dict[str, object]]] = {
     "dynamic(1)": ("dynamic", "auto", {"iterations": 1}),
     "dynamic(3)": ("dynamic", "auto", {"iterations": 3}),
@@ -28,14 +30,16 @@ ROUTINGS: dict[str, tuple[str, bool | str, dict[str, object]]] = {
     "FM": ("fm", "auto", {}),
     "FM, plain": ("fm", False, {}),
 }
-"""A routing, whether it streams, and its options; plain ones hold all votes at once."""
+"""Routing, streaming mode and routing options of every case; the plain ones hold all votes at once."""
 
 IMAGES = {"CIFAR10": (3, 32), "Fashion-MNIST": (1, 28)}
+"""Channels and side in pixels of the images of each dataset."""
+
 MODELS = {"CapsNet light": "capsnet-light", "CapsNet": "capsnet"}
 
 
 class Floor(nn.Module):
-    """A CapsNet that ends where its capsule layer would begin: no votes, no routing.
+    """A CapsNet without its capsule layer: no votes, no routing.
 
     Args:
         model: the whole network.
@@ -46,7 +50,7 @@ class Floor(nn.Module):
         self.model = model
 
     def forward(self, images: Tensor) -> Tensor:
-        """Primary capsules, (B, I, K)."""
+        """Return the primary capsules, (B, I, K)."""
         return self.model.primary(self.model.conv(images).relu()).s
 
 
@@ -56,10 +60,10 @@ def bench_table1(
     """Time inference of both widths of CapsNet on both shapes of images.
 
     Args:
-        seconds: that all repeats of one network take together, more or less.
-        batch: images.
-        say: told what is measured now.
-        paper: milliseconds that others report, by the keys of IMAGES and ROUTINGS.
+        seconds: approximate time of all repeats of one network together.
+        batch: images in a batch.
+        say: called with each progress line.
+        paper: milliseconds that the paper reports, by the keys of IMAGES and ROUTINGS.
     """
     paper = paper or {}
     tables = [_bench(title, data, batch, seconds, say, paper.get(data, {})) for title in MODELS for data in IMAGES]
@@ -68,6 +72,7 @@ def bench_table1(
 
 
 def _bench(title: str, data: str, batch: int, seconds: float, say: Say, paper: Mapping[str, float]) -> dict[str, Any]:
+    """Time one network on one shape of images with every routing."""
     say(f"{title} on images of {data}")
     channels, size = IMAGES[data]
     images = torch.randn(batch, channels, size, size)
@@ -76,10 +81,10 @@ def _bench(title: str, data: str, batch: int, seconds: float, say: Say, paper: M
         model = create_model(
             MODELS[title], 10, channels, size, routing, streaming=streaming, routing_options=options
         ).eval()
-        runs[name] = inference(model, images)
+        runs[name] = inference_pass(model, images)
     floor = create_model(MODELS[title], 10, channels, size).eval()
     assert isinstance(floor, CapsNet)
-    runs[FLOOR] = inference(Floor(floor), images)
+    runs[FLOOR] = inference_pass(Floor(floor), images)
     timings = interleaved(runs, repeats_within(runs, seconds))
     return {
         "model": title,
@@ -90,6 +95,7 @@ def _bench(title: str, data: str, batch: int, seconds: float, say: Say, paper: M
 
 
 def _row(name: str, timings: dict[str, Timing], paper: float | None) -> dict[str, Any]:
+    """Milliseconds of one case, and its ratios to the floor and to dynamic routing."""
     over = {other: ratio(timings[name], timings[other]) for other in (FLOOR, "dynamic(3)")}
     return {
         "case": name,
@@ -101,6 +107,7 @@ def _row(name: str, timings: dict[str, Timing], paper: float | None) -> dict[str
 
 
 def _goals(tables: list[dict[str, Any]]) -> list[Goal]:
+    """Bounds on FM agreement in CapsNet light."""
     goals = []
     for table in tables:
         if table["model"] != "CapsNet light":
@@ -115,7 +122,7 @@ def _goals(tables: list[dict[str, Any]]) -> list[Goal]:
 
 
 def as_markdown(result: dict[str, Any]) -> str:
-    """The result as tables."""
+    """Format the result as tables."""
     lines = [
         "# Table 1: milliseconds of a batch",
         "",
@@ -151,7 +158,7 @@ def as_markdown(result: dict[str, Any]) -> str:
 
 
 def _bound(tables: list[dict[str, Any]]) -> str:
-    """What no routing can go below."""
+    """Sentence on the ratio that no routing can go below."""
     floors = [
         f"{row['over_dynamic']:.2f} ({table['model']}, {table['data']})"
         for table in tables

@@ -11,8 +11,8 @@ from typing import Any
 
 from paircaps._utils.machine import describe_machine, machine_line
 from paircaps._utils.words import Say
+from paircaps.bench.layer_shapes import CAPSNET_LAYER, LayerShape, inference_pass, training_pass
 from paircaps.bench.memory import as_size
-from paircaps.bench.shapes import FULL, LayerShape, inference, training
 from paircaps.bench.timing import interleaved, ratio, silent
 
 BATCH = 128
@@ -20,7 +20,7 @@ TILES = (4, 8, 16, 32, 48, 64, 128)
 """Children in a tile."""
 
 BATCHES = (4, 8, 16, 32, 64, 128)
-SHAPES = (FULL, replace(FULL, in_capsules=512), LayerShape(64, 32, 16, 16, "matrix", "pose"))
+SHAPES = (CAPSNET_LAYER, replace(CAPSNET_LAYER, in_capsules=512), LayerShape(64, 32, 16, 16, "matrix", "pose"))
 
 Runs = dict[str, Callable[[], object]]
 
@@ -34,7 +34,7 @@ def bench_tiles(repeats: int = 15, say: Say = silent) -> dict[str, Any]:
     """
     return {
         "repeats": repeats,
-        "layer": str(FULL),
+        "layer": str(CAPSNET_LAYER),
         "batch": BATCH,
         "tiles": _time_tiles(repeats, say),
         "batches": [_time_batch(shape, batch, repeats, say) for shape in SHAPES for batch in BATCHES],
@@ -44,18 +44,18 @@ def bench_tiles(repeats: int = 15, say: Say = silent) -> dict[str, Any]:
 
 def _time_tiles(repeats: int, say: Say) -> list[dict[str, Any]]:
     """Milliseconds of CapsNet's layer for every number of children in a tile."""
-    say(f"tiles of {FULL}")
-    u = FULL.children(BATCH)
+    say(f"tiles of {CAPSNET_LAYER}")
+    u = CAPSNET_LAYER.random_children(BATCH)
     runs: Runs = {}
     for tile in TILES:
-        layer = FULL.layer("fm", True)
+        layer = CAPSNET_LAYER.layer("fm", True)
         layer.tile = tile
-        runs[f"{tile} forward"], runs[f"{tile} training"] = inference(layer, u), training(layer, u)
+        runs[f"{tile} forward"], runs[f"{tile} training"] = inference_pass(layer, u), training_pass(layer, u)
     timings = interleaved(runs, repeats)
     return [
         {
             "tile": tile,
-            "votes_bytes": FULL.votes_bytes(BATCH) * tile // FULL.in_capsules,
+            "votes_bytes": CAPSNET_LAYER.votes_bytes(BATCH) * tile // CAPSNET_LAYER.in_capsules,
             "forward": timings[f"{tile} forward"].in_milliseconds(),
             "training": timings[f"{tile} training"].in_milliseconds(),
         }
@@ -66,11 +66,11 @@ def _time_tiles(repeats: int, say: Say) -> list[dict[str, Any]]:
 def _time_batch(shape: LayerShape, batch: int, repeats: int, say: Say) -> dict[str, Any]:
     """Time of streaming votes over that of plain votes, of one layer and batch."""
     say(f"{batch} images through {shape}")
-    u = shape.children(batch)
+    u = shape.random_children(batch)
     runs: Runs = {}
     for name, streaming in (("streaming", True), ("plain", False)):
         layer = shape.layer("fm", streaming)
-        runs[f"{name} forward"], runs[f"{name} training"] = inference(layer, u), training(layer, u)
+        runs[f"{name} forward"], runs[f"{name} training"] = inference_pass(layer, u), training_pass(layer, u)
     timings = interleaved(runs, repeats)
     ratios = {
         kind: ratio(timings[f"streaming {kind}"], timings[f"plain {kind}"]).median for kind in ("forward", "training")

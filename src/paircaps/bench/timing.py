@@ -1,4 +1,4 @@
-"""Timing on a noisy machine: every case in turn, again and again, and the median of each."""
+"""Timing on a noisy machine: cases take turns, and the median of each is reported."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 LEAST_REPEATS = 5
 MOST_REPEATS = 41
+"""Bounds on the number of repeats that :func:`repeats_within` returns."""
 
 
 def silent(what: str) -> None:
@@ -17,13 +18,13 @@ def silent(what: str) -> None:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one case.
+    """Measured seconds of one case.
 
     Args:
-        median: of all repeats.
-        low: a quarter of them took less.
-        high: a quarter of them took more.
-        seconds: of every repeat, in order.
+        median: median of all repeats.
+        low: first quartile.
+        high: third quartile.
+        seconds: seconds of every repeat, in order.
     """
 
     median: float
@@ -33,11 +34,11 @@ class Timing:
 
     @property
     def repeats(self) -> int:
-        """How many."""
+        """Number of repeats."""
         return len(self.seconds)
 
     def in_milliseconds(self) -> dict[str, float | int]:
-        """For JSON."""
+        """Median and quartiles in milliseconds, and the number of repeats, for JSON."""
         return {
             "median": 1e3 * self.median,
             "low": 1e3 * self.low,
@@ -47,9 +48,14 @@ class Timing:
 
 
 def interleaved(cases: Mapping[str, Callable[[], object]], repeats: int, warm_up: int = 1) -> dict[str, Timing]:
-    """Time every case ``repeats`` times, one of each in turn, so that a slow minute is slow for all of them.
+    """Time all cases in turn, so that a slow minute of the machine slows all of them alike.
 
-    Each round begins with another case, for what runs after a large one finds cold caches.
+    Each round begins with another case, since a case that runs after a large one finds cold caches.
+
+    Args:
+        cases: functions to time, by name.
+        repeats: timed runs of every case.
+        warm_up: runs of every case before them, which do not count.
     """
     seconds: dict[str, list[float]] = {name: [] for name in cases}
     names = list(cases)
@@ -64,7 +70,10 @@ def interleaved(cases: Mapping[str, Callable[[], object]], repeats: int, warm_up
 
 
 def repeats_within(cases: Mapping[str, Callable[[], object]], seconds: float) -> int:
-    """How many rounds of all cases take that long, within bounds; running each once, it warms them up too."""
+    """Number of rounds of all cases that take about ``seconds``, from LEAST_REPEATS to MOST_REPEATS.
+
+    Every case is run twice, so this is a warm-up too.
+    """
     for run in cases.values():
         run()
     begin = time.perf_counter()
@@ -74,11 +83,11 @@ def repeats_within(cases: Mapping[str, Callable[[], object]], seconds: float) ->
 
 
 def summary(values: list[float]) -> Timing:
-    """Median and quartiles."""
+    """Median and quartiles of measured values."""
     low, median, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
     return Timing(median, low, high, tuple(values))
 
 
 def ratio(one: Timing, other: Timing) -> Timing:
-    """How long one case took beside another in the same rounds."""
+    """Ratio of the times of two cases, round by round."""
     return summary([a / b for a, b in zip(one.seconds, other.seconds, strict=True)])

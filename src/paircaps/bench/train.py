@@ -1,10 +1,11 @@
-"""How fast training goes, and how much of its time is the loop's own.
+"""Speed of training, and the share of the time that the training loop itself takes.
 
-For every recipe the whole loop (batches made and augmented, forward, backward, the check that all is finite, the
-update, metrics, logs) is timed beside bare forward, backward and update on one batch that lies ready, a step of each in
-turn. Two steps are never disturbed alike, though; so within each step of the loop the time is taken too that is not
-spent in forward, backward and update.
-Where a dataset is not here, another takes its place that costs the same: noise for a stored one, glyphs for digits.
+For every recipe the whole loop (loading and augmentation, forward, backward, the check for finite values, update,
+metrics, logs) is timed beside bare forward, backward and update on one batch in memory, one step of each in turn. Since
+noise of the machine differs from step to step, the share of forward, backward and update is measured within each step
+of the loop too.
+Where a dataset is not on this machine, another of the same cost takes its place: noise for a stored one, glyphs for
+digits.
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ from paircaps.training.recipe import Data, Recipe
 from paircaps.training.run_folder import locked_folder
 
 GOAL = 0.97
-"""Of a step's time, which forward, backward and update must have."""
+"""Share of a step's time that forward, backward and update should have."""
 
 WARM_UP = 3
-"""Steps that do not count."""
+"""First steps, which do not count."""
 
 _NOISE_IMAGES = 2048
 
 
 def bench_train(recipes: Mapping[str, Recipe], seconds: float = 10.0) -> dict[str, object]:
-    """Images a second of recipes, and the share of the bare speed that their loop reaches.
+    """Measure images a second of recipes, and the share of the bare speed that their loop reaches.
 
     Args:
-        recipes: by name.
-        seconds: that the steps of each case take together, more or less.
+        recipes: recipes by name.
+        seconds: approximate time of all steps of each case together.
     """
     rows = [_bench_recipe(name, recipe, seconds) for name, recipe in recipes.items()]
     return {
@@ -58,9 +59,11 @@ def bench_train(recipes: Mapping[str, Recipe], seconds: float = 10.0) -> dict[st
 
 
 def _bench_recipe(name: str, recipe: Recipe, seconds: float) -> dict[str, object]:
+    """Time the loop and the bare step of one recipe."""
     if recipe.train.precision != "fp32" or recipe.train.accumulate > 1 or recipe.train.ema:
-        raise RecipeError(f"{name}: the bare step it would be timed beside is fp32, without accumulation and average")
+        raise RecipeError(f"{name}: the bare step it would be timed beside is fp32, without accumulate and ema")
     datasets, source = stand_in_datasets(recipe.data)
+    # the loop runs in a temporary folder, beside a bare step of the same recipe
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         folder = stack.enter_context(locked_folder(Path(place)))
         training = Training(recipe, folder, Processes(), choose_device(recipe.run), quiet=True, datasets=datasets)
@@ -87,11 +90,19 @@ def _bench_recipe(name: str, recipe: Recipe, seconds: float) -> dict[str, object
 
 
 def _rates(timing: Timing, images: int) -> dict[str, float]:
+    """Images a second, with quartiles."""
     return {"median": images / timing.median, "low": images / timing.high, "high": images / timing.low}
 
 
 def stand_in_datasets(settings: Data) -> tuple[Datasets, str]:
-    """The images of a recipe without a download, or others that cost the same; and which."""
+    """Load the images of a recipe without a download, or others of the same cost.
+
+    Args:
+        settings: data of the recipe.
+
+    Returns:
+        the datasets, and a description of their origin.
+    """
     metadata = dataset_metadata(settings.name)
     try:
         options = {**settings.options, **offline_options(settings.name)}
@@ -106,6 +117,7 @@ def stand_in_datasets(settings: Data) -> tuple[Datasets, str]:
 
 
 def _stand_in(settings: Data) -> tuple[ImageDataset, str]:
+    """Dataset of the same cost, and its description: glyphs for synthetic digits, noise for stored images."""
     metadata = require_metadata(settings.name)
     if metadata.base is not None:
         name = settings.name.replace("mnist", "glyphs")
@@ -115,10 +127,10 @@ def _stand_in(settings: Data) -> tuple[ImageDataset, str]:
 
 
 class LoopStep:
-    """Steps of the whole loop, and how much of each is forward, backward and update.
+    """Step of the whole loop; measures the share of forward, backward and update in each call.
 
     Args:
-        training: whose steps are taken.
+        training: the training whose steps are taken.
     """
 
     def __init__(self, training: Training) -> None:
@@ -130,6 +142,8 @@ class LoopStep:
         optimiser.step = self._timed(optimiser.step)
 
     def _timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap a function so that its time is added up."""
+
         def call(*arguments: Any) -> Any:
             begin = time.perf_counter()
             try:
@@ -146,11 +160,12 @@ class LoopStep:
         self.shares.append(self._inside / (time.perf_counter() - begin))
 
     def share(self) -> float:
-        """Of a step's time that is forward, backward and update, the median."""
+        """Median share of forward, backward and update in the time of a step."""
         return statistics.median(self.shares[WARM_UP:])
 
 
 def _steps_in(step: Callable[[], None], seconds: float) -> int:
+    """Number of steps that take about ``seconds``, at least 9."""
     step()
     begin = time.perf_counter()
     step()
@@ -158,13 +173,14 @@ def _steps_in(step: Callable[[], None], seconds: float) -> int:
 
 
 def _checkpoint_seconds(training: Training) -> float:
+    """Time to save a checkpoint."""
     begin = time.perf_counter()
     training.checkpoints.save(training.log.metrics)
     return time.perf_counter() - begin
 
 
 def as_markdown(result: dict) -> str:
-    """The result as a table."""
+    """Format the result as a table."""
     lines = [
         "# How fast training goes",
         "",
@@ -173,7 +189,7 @@ def as_markdown(result: dict) -> str:
         "Images a second of the whole loop, with quartiles, beside bare forward, backward and update on one batch that "
         "lies ready; one step of each in turn, medians over all steps. Their ratio is as noisy as the machine; the "
         "share of a step's time that is forward, backward and update is taken within each step, and should be "
-        f"{100 * result['goal']:.0f} % or more. {machine_line()}.",
+        f"{100 * result['goal']:.0f} % or more. {machine_line(result['machine'])}.",
         "",
         "| recipe | batch | steps | images a second | quartiles | bare | loop / bare | share | a checkpoint | data |",
         "|---|---|---|---|---|---|---|---|---|---|",

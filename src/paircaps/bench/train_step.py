@@ -1,4 +1,4 @@
-"""A training step and nothing else: the yardstick of the loop, and what networks are compared by."""
+"""A bare training step on one batch: the reference for the training loop, and for comparing networks."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from paircaps.training.recipe import Recipe
 
 @dataclass(frozen=True)
 class TrainStep:
-    """Forward, backward and update on one batch that lies ready; each call is a step.
+    """Forward pass, backward pass and update on one batch in memory; each call is a step.
 
     Args:
-        objective: a network, which learns, and its loss.
-        optimiser: of its weights.
-        images: (B, C, H, W).
-        labels: (B,) or (B, D).
-        originals: what drawings should look like.
+        objective: network and loss that are trained.
+        optimiser: optimiser of the network's weights.
+        images: images of the batch, (B, C, H, W).
+        labels: classes, (B,) or (B, D).
+        originals: images that reconstructions are compared with.
     """
 
     objective: Objective
@@ -33,18 +33,24 @@ class TrainStep:
     originals: Tensor
 
     def forward(self) -> Tensor:
-        """The mean loss of the batch."""
+        """Return the mean loss of the batch."""
         return self.objective(self.images, self.labels, self.originals).loss / len(self.images)
 
     def __call__(self) -> None:
-        """One step."""
+        """Take one step."""
         self.optimiser.zero_grad()
         self.forward().backward()
         self.optimiser.step()
 
 
 def train_step(recipe: Recipe, objective: Objective, batch: Batch) -> TrainStep:
-    """A bare step of a recipe, in its memory format, where the objective is."""
+    """Build a training step in the memory format of a recipe, on the device of the objective.
+
+    Args:
+        recipe: its optimiser and memory format are used.
+        objective: network and loss to train.
+        batch: images and labels of every step.
+    """
     layout = memory_format(recipe, objective)
     objective.to(memory_format=layout).train()  # pyright: ignore[reportCallIssue]
     batch = batch.to(next(objective.parameters()).device)

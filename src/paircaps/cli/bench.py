@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from paircaps.bench import data, layer, pictures, scaling, table1, train
+from paircaps.bench import data, layer, plots, scaling, table1, train
 from paircaps.cli.output import require_places, show_result
 from paircaps.paper.inference_times import paper_times
 from paircaps.training.recipes import list_recipes, load_recipe
@@ -31,21 +31,21 @@ def run_table1(options: argparse.Namespace) -> int:
     """Time inference by routing."""
     require_places(options.out, picture=True)
     result = table1.bench_table1(float(options.seconds), options.batch, _say, paper_times())
-    return show_result(result, table1.as_markdown, options, pictures.draw_table1)
+    return show_result(result, table1.as_markdown, options, plots.draw_table1)
 
 
 def run_layer(options: argparse.Namespace) -> int:
     """Time and weigh capsule layers."""
     require_places(options.out, picture=True)
     result = layer.bench_layer(float(options.seconds), options.batch, say=_say)
-    return show_result(result, layer.as_markdown, options, pictures.draw_layer)
+    return show_result(result, layer.as_markdown, options, plots.draw_layer)
 
 
 def run_scaling(options: argparse.Namespace) -> int:
     """Time and weigh growing layers."""
     require_places(options.out, picture=True)
     result = scaling.bench_scaling(float(options.seconds), options.batch, options.largest, _say)
-    return show_result(result, scaling.as_markdown, options, pictures.draw_scaling)
+    return show_result(result, scaling.as_markdown, options, plots.draw_scaling)
 
 
 def run_serve(options: argparse.Namespace) -> int:

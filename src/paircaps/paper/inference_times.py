@@ -13,7 +13,7 @@ import torch
 from paircaps._utils.files import write_whole
 from paircaps._utils.machine import describe_machine
 from paircaps._utils.words import Say
-from paircaps.bench.shapes import inference
+from paircaps.bench.layer_shapes import inference_pass
 from paircaps.bench.timing import interleaved, repeats_within
 from paircaps.data.registry import require_metadata
 from paircaps.errors import RecipeError, TrainingError
@@ -119,7 +119,7 @@ def time_inference(models: Mapping[str, Model], data: str, seconds: float) -> li
             network = create_model(model.name, classes, channels, side, model.routing, **options)
         except (TypeError, ValueError) as error:
             raise RecipeError(f"model: {error}") from None
-        runs[name] = inference(network.eval(), images)
+        runs[name] = inference_pass(network.eval(), images)
     timings = interleaved(runs, repeats_within(runs, seconds))
     return [
         {"variant": name, "batch": BATCH, "seconds": seconds, **timing.in_milliseconds()}

@@ -1,4 +1,4 @@
-"""Results as pictures."""
+"""Figures of benchmark results, each the content of a PNG file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PLAIN, OURS, FLOOR = "#b0b7c3", "#2f6fb2", "#6b7280"
 
 
 def draw_table1(result: dict[str, Any]) -> bytes:
-    """Bars: milliseconds of a batch, a panel each network and shape of images."""
+    """Draw bars of milliseconds per batch, in a panel for each network and dataset."""
     figure = new_figure(11, 7)
     for axis, table in zip(figure.subplots(2, 2).flat, result["tables"], strict=True):
         rows = table["rows"][::-1]
@@ -25,7 +25,7 @@ def draw_table1(result: dict[str, Any]) -> bytes:
 
 
 def draw_layer(result: dict[str, Any]) -> bytes:
-    """Bars: milliseconds of a forward and backward pass, a panel each shape."""
+    """Draw bars of milliseconds of a forward and backward pass, in a panel for each capsule layer."""
     shapes = result["shapes"]
     figure = new_figure(11, 2.6 * -(-len(shapes) // 2) + 0.4)
     axes = list(figure.subplots(-(-len(shapes) // 2), 2, squeeze=False).flat)
@@ -41,6 +41,7 @@ def draw_layer(result: dict[str, Any]) -> bytes:
 
 
 def _bars(axis: Any, names: list[str], timings: list[dict[str, Any]]) -> None:
+    """Draw a horizontal bar per case, with quartiles and the median as text."""
     medians = [timing["median"] for timing in timings]
     spread = [
         [max(0.0, t["median"] - t["low"]) for t in timings],
@@ -57,7 +58,7 @@ def _bars(axis: Any, names: list[str], timings: list[dict[str, Any]]) -> None:
 
 
 def draw_scaling(result: dict[str, Any]) -> bytes:
-    """Lines: time and memory against children, and against classes."""
+    """Draw lines of time and memory against the number of children and of classes."""
     figure = new_figure(11, 7.5)
     grid = figure.subplots(2, 2)
     for row, axis_name in zip(grid, ("children", "classes"), strict=True):
@@ -73,6 +74,15 @@ def _extra_megabytes(case: dict[str, Any]) -> float | None:
 
 
 def _lines(axis: Any, points: list[dict[str, Any]], name: str, value: Any, title: str) -> None:
+    """Draw one panel with a line for plain and for streaming votes, both axes logarithmic.
+
+    Args:
+        axis: where to draw.
+        points: measurements along one axis.
+        name: key of the horizontal value, ``"children"`` or ``"classes"``.
+        value: function from a case to its vertical value, or None.
+        title: title of the panel.
+    """
     for case, colour in (("plain", PLAIN), ("streaming", OURS)):
         there = [(point[name], value(point["cases"][case])) for point in points if case in point["cases"]]
         there = [(x, y) for x, y in there if y]
@@ -83,6 +93,7 @@ def _lines(axis: Any, points: list[dict[str, Any]], name: str, value: Any, title
     ticks = [point[name] for point in points]
     axis.minorticks_off()
     axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    # ticks at 1, 2 and 5 times powers of ten, over a wide range at powers of ten alone
     heights = [y for line in axis.lines for y in line.get_ydata()]
     marks = [d * 10.0**e for e in range(-3, 8) for d in (1, 2, 5)] if heights else []
     if max(heights, default=1) > 500 * min(heights, default=1):

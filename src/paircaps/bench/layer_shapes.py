@@ -1,4 +1,4 @@
-"""The capsule layers that are measured: those of every registered model."""
+"""Sizes of the capsule layers of all registered models, and passes through a layer that can be timed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class LayerShape:
     """Sizes of a capsule layer.
 
     Args:
-        in_capsules: I.
-        out_capsules: J.
-        in_dim: K_in.
-        pose_dim: K.
-        transform: ``"matrix"`` or ``"vector"``.
-        vote_norm: ``"pose"``, ``"vote"`` or None.
+        in_capsules: number of children I.
+        out_capsules: number of parents J.
+        in_dim: pose dimensions of a child.
+        pose_dim: pose dimensions K of a parent.
+        transform: kind of votes, ``"matrix"`` or ``"vector"``.
+        vote_norm: normalisation of votes, ``"pose"``, ``"vote"`` or None.
     """
 
     in_capsules: int
@@ -36,36 +36,42 @@ class LayerShape:
     vote_norm: str | None
 
     def layer(self, routing: str = "fm", streaming: bool | str = "auto", **options: object) -> CapsuleLayer:
-        """A layer of this shape."""
+        """Build a layer of these sizes.
+
+        Args:
+            routing: name of the routing.
+            streaming: whether votes are streamed; ``"auto"`` lets the layer decide.
+            options: options of the routing.
+        """
         return CapsuleLayer(**asdict(self), routing=routing, streaming=streaming, routing_options=options)
 
-    def children(self, batch: int) -> Tensor:
-        """Random child capsules, which want a gradient."""
+    def random_children(self, batch: int) -> Tensor:
+        """Random child capsules that require a gradient, (batch, I, K_in)."""
         return torch.randn(batch, self.in_capsules, self.in_dim).requires_grad_()
 
     def layout(self, batch: int) -> Layout:
-        """Sizes of its votes."""
+        """Sizes of the votes of a batch."""
         rows = 1 if self.transform == "vector" else round(self.pose_dim**0.5)
         return Layout(batch, self.in_capsules, self.out_capsules, rows, self.in_dim // rows, self.pose_dim // rows)
 
     def votes_bytes(self, batch: int) -> int:
-        """Of all votes in float32."""
+        """Bytes of all votes of a batch in float32."""
         return 4 * batch * self.in_capsules * self.out_capsules * self.pose_dim
 
     def __str__(self) -> str:
-        """For a table."""
+        """Describe the sizes in one line of a table."""
         return (
             f"{self.in_capsules:,}×{self.in_dim} → {self.out_capsules:,}×{self.pose_dim} "
             f"{self.transform}, {'no' if self.vote_norm is None else self.vote_norm} norm"
         )
 
 
-FULL = LayerShape(2048, 10, 8, 16, "vector", None)
-"""Of CapsNet on CIFAR10, which the goals speak of."""
+CAPSNET_LAYER = LayerShape(2048, 10, 8, 16, "vector", None)
+"""Capsule layer of CapsNet on CIFAR10, for which the goals of the benchmarks are stated."""
 
 
 def shape_of_layer(layer: CapsuleLayer) -> LayerShape:
-    """Its sizes."""
+    """Sizes of a capsule layer."""
     norm = layer.norm
     kept = None if isinstance(norm, nn.Identity) else len(norm.shape)  # pyright: ignore[reportArgumentType]
     return LayerShape(
@@ -78,33 +84,33 @@ def shape_of_layer(layer: CapsuleLayer) -> LayerShape:
     )
 
 
-def model_of_shapes(name: str, image_size: int, channels: int, classes: int, **options: object) -> ImageModel:
-    """A model without memory: shapes only."""
+def meta_model(name: str, image_size: int, channels: int, classes: int, **options: object) -> ImageModel:
+    """Build a model on the meta device: its tensors have shapes, but take no memory."""
     with torch.device("meta"):
         return create_model(name, classes, channels, image_size, **options)  # pyright: ignore[reportArgumentType]
 
 
 def capsule_layers(model: nn.Module) -> list[CapsuleLayer]:
-    """All of a model's."""
+    """All capsule layers of a model."""
     return [part for part in model.modules() if isinstance(part, CapsuleLayer)]
 
 
 def capsule_models() -> list[str]:
-    """Registered models that have capsule layers, on images of CIFAR10's size."""
-    return [name for name in list_models() if capsule_layers(model_of_shapes(name, 32, 3, 10))]
+    """Names of the registered models that have capsule layers."""
+    return [name for name in list_models() if capsule_layers(meta_model(name, 32, 3, 10))]
 
 
 def registered_shapes() -> dict[LayerShape, list[str]]:
-    """The different capsule layers of all registered models on CIFAR10, and whose they are."""
+    """Different capsule layers of all registered models on CIFAR10, with the names of their models."""
     shapes: dict[LayerShape, list[str]] = {}
     for name in capsule_models():
-        for layer in capsule_layers(model_of_shapes(name, 32, 3, 10)):
+        for layer in capsule_layers(meta_model(name, 32, 3, 10)):
             shapes.setdefault(shape_of_layer(layer), []).append(name)
     return shapes
 
 
-def inference(layer: nn.Module, inputs: Tensor) -> Callable[[], object]:
-    """A forward pass without gradients."""
+def inference_pass(layer: nn.Module, inputs: Tensor) -> Callable[[], object]:
+    """Return a function that runs a forward pass without gradients."""
 
     def run() -> None:
         with torch.inference_mode():
@@ -113,8 +119,11 @@ def inference(layer: nn.Module, inputs: Tensor) -> Callable[[], object]:
     return run
 
 
-def training(layer: nn.Module, inputs: Tensor) -> Callable[[], object]:
-    """A forward and a backward pass from the activations, gradients anew each time."""
+def training_pass(layer: nn.Module, inputs: Tensor) -> Callable[[], object]:
+    """Return a function that runs a forward pass and a backward pass from the activations.
+
+    Gradients are discarded at the beginning of each run.
+    """
 
     def run() -> None:
         inputs.grad = None

@@ -1,7 +1,7 @@
-"""Peak memory of a forward pass, or of one forward and backward, in a process of its own.
+"""Peak memory of a forward pass, or of a forward and backward pass, measured in a process of its own.
 
-Run as ``python -m paircaps.bench.peak`` with a JSON list of jobs on standard input, it prints a list of their bytes.
-The kernel keeps a process's highest resident size and can be told to forget it: what was there before does not count.
+``python -m paircaps.bench.peak_memory`` reads a JSON list of jobs from standard input and prints a list of their bytes.
+Linux keeps the highest resident size of a process and can reset it, so only memory that the pass itself takes counts.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ import torch
 from torch import Tensor, nn
 
 from paircaps._utils.registry import call_with_options
-from paircaps.bench.shapes import LayerShape, inference, training
+from paircaps.bench.layer_shapes import LayerShape, inference_pass, training_pass
 from paircaps.errors import PaircapsError
 from paircaps.models import create_model
 
 PeakJob = dict[str, Any]
-"""What to measure, as JSON."""
+"""Description of a pass to measure, as JSON."""
 
 
 @dataclass(frozen=True)
-class Peak:
-    """Bytes of a pass.
+class PeakMemory:
+    """Memory of a pass.
 
     Args:
-        extra: at its height, beyond inputs, weights and what gradients they end up with.
-        held: inputs, weights and their gradients.
+        extra: bytes at the peak beyond inputs, weights and their gradients.
+        held: bytes of inputs, weights and their gradients.
     """
 
     extra: int
@@ -43,7 +43,7 @@ class Peak:
 
 
 def can_measure() -> bool:
-    """Whether this system tells a process's peak."""
+    """True if this system reports the peak memory of a process and can reset it."""
     return Path("/proc/self/clear_refs").exists()
 
 
@@ -56,35 +56,52 @@ def layer_job(
     streaming: bool | str = "auto",
     **options: object,
 ) -> PeakJob:
-    """To measure a capsule layer alone."""
+    """Job that measures a capsule layer alone.
+
+    Args:
+        shape: sizes of the layer.
+        batch: images in the batch.
+        train: whether to measure a forward and backward pass, or a forward pass without gradients.
+        routing: name of the routing.
+        streaming: whether votes are streamed; ``"auto"`` lets the layer decide.
+        options: options of the routing.
+    """
     layer = {"shape": asdict(shape), "routing": routing, "streaming": streaming, "options": options}
     return {"layer": layer, "batch": batch, "train": train}
 
 
 def model_job(name: str, arguments: dict[str, object], batch: int, *, train: bool) -> PeakJob:
-    """To measure a whole model; ``arguments`` are those of :func:`paircaps.create_model`."""
+    """Job that measures a whole model.
+
+    Args:
+        name: name of a registered model.
+        arguments: other arguments of :func:`paircaps.create_model`.
+        batch: images in the batch.
+        train: whether to measure a forward and backward pass, or a forward pass without gradients.
+    """
     return {"model": name, "arguments": arguments, "batch": batch, "train": train}
 
 
-def measure_peaks(jobs: Sequence[PeakJob]) -> list[Peak]:
-    """Measure one after the other, in one other process."""
-    words = [sys.executable, "-m", "paircaps.bench.peak"]
-    # memory that is freed goes back at once, and is not kept for the next tensor of another size
+def measure_peaks(jobs: Sequence[PeakJob]) -> list[PeakMemory]:
+    """Measure jobs one after the other, in one other process."""
+    command = [sys.executable, "-m", "paircaps.bench.peak_memory"]
+    # a low threshold makes malloc return freed memory at once; otherwise blocks kept for later would count
     environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(128 << 10)}
-    ran = subprocess.run(words, input=json.dumps(jobs), capture_output=True, text=True, check=False, env=environment)
+    ran = subprocess.run(command, input=json.dumps(jobs), capture_output=True, text=True, check=False, env=environment)
     if ran.returncode:
         reason = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
         raise PaircapsError(f"the process that measures memory failed: {reason}")
-    return [Peak(**peak) for peak in json.loads(ran.stdout)]
+    return [PeakMemory(**peak) for peak in json.loads(ran.stdout)]
 
 
 # --- in the other process ---------------------------------------------------------------------------------------------
 
 
-def _run(job: PeakJob) -> Peak:
+def _run(job: PeakJob) -> PeakMemory:
+    """Measure one job in this process."""
     module, inputs, small = _build(job)
-    prepare = training if job["train"] else inference
-    prepare(*small)()  # libraries take room of their own, once
+    prepare = training_pass if job["train"] else inference_pass
+    prepare(*small)()  # warm-up: libraries allocate memory of their own on first use
     small[0].zero_grad()
     run = prepare(module, inputs)
     before = _resident()
@@ -92,11 +109,11 @@ def _run(job: PeakJob) -> Peak:
     run()
     gradients = _gradient_bytes(module, inputs)
     held = sum(part.nbytes for part in (*module.parameters(), *module.buffers(), inputs)) + gradients
-    return Peak(max(0, _resident("VmHWM") - before - gradients), held)
+    return PeakMemory(max(0, _resident("VmHWM") - before - gradients), held)
 
 
 def _build(job: PeakJob) -> tuple[nn.Module, Tensor, tuple[nn.Module, Tensor]]:
-    """What is measured, its inputs, and a small one of the same kind."""
+    """Module to measure, its inputs, and a small module of the same kind with inputs, for the warm-up."""
     if "model" in job:
         arguments = job["arguments"]
         model = call_with_options(job["model"], create_model, {"name": job["model"]}, arguments)
@@ -109,15 +126,17 @@ def _build(job: PeakJob) -> tuple[nn.Module, Tensor, tuple[nn.Module, Tensor]]:
     def build(shape: LayerShape) -> nn.Module:
         return shape.layer(spec["routing"], spec["streaming"], **spec["options"])
 
-    return build(shape), shape.children(job["batch"]), (build(little), little.children(4))
+    return build(shape), shape.random_children(job["batch"]), (build(little), little.random_children(4))
 
 
 def _gradient_bytes(module: nn.Module, inputs: Tensor) -> int:
+    """Bytes of all gradients of weights and inputs."""
     parts = [*module.parameters(), inputs]
     return sum(part.grad.nbytes for part in parts if part.grad is not None)
 
 
 def _resident(which: str = "VmRSS") -> int:
+    """Resident memory of this process in bytes; its peak with ``"VmHWM"``."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(which + ":"):
             return 1024 * int(line.split()[1])
@@ -125,14 +144,14 @@ def _resident(which: str = "VmRSS") -> int:
 
 
 def _end_with(parent: int) -> None:
-    """End when the process that asked is gone: nobody would read the answer."""
+    """End this process when its parent has ended, since nobody would read the result."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)
 
 
 def main() -> None:
-    """Measure what standard input asks for."""
+    """Measure the jobs on standard input and print their results."""
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     print(json.dumps([asdict(_run(job)) for job in json.load(sys.stdin)]))
 
