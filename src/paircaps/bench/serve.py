@@ -107,10 +107,10 @@ def running(folders: Mapping[str, Path]) -> Iterator[int]:
     """Run a server in a thread of this process for the duration of a ``with`` block, and give its port."""
     import uvicorn
 
-    from paircaps.serve.run import listen, server
+    from paircaps.serve.run import create_server, listen
 
     with listen("127.0.0.1", 0) as listening:
-        serving: uvicorn.Server = server(folders, "127.0.0.1", ())
+        serving: uvicorn.Server = create_server(folders, "127.0.0.1", ())
         thread = threading.Thread(target=serving.run, args=([listening],), daemon=True)
         thread.start()
         try:

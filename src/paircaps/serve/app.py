@@ -1,4 +1,4 @@
-"""The application: a page, and the questions it asks."""
+"""Web application: the page, its JSON interface, and error responses."""
 
 from __future__ import annotations
 
@@ -15,94 +15,106 @@ from starlette.types import ASGIApp
 import paircaps
 from paircaps.data.pictures import Fit
 from paircaps.errors import PaircapsError
-from paircaps.serve.middleware import LARGEST, Guard
+from paircaps.serve.middleware import LARGEST, RequestGuard
 from paircaps.serve.networks import Networks, UnknownError
 from paircaps.serve.schemas import Drawing, Models, PoseToDraw, PredictionResponse, Problem
 
-KINDS = {"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
-KINDS |= {"svg": "image/svg+xml"}
+CONTENT_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+}
+CONTENT_TYPES |= {"svg": "image/svg+xml"}
 PAGES = {"/": "index.html", "/docs": "docs.html"}
 FILES = ("page.js", "pad.js", "view.js", "style.css", "docs.js", "icon.svg")
 
-_REFUSED = {
+_ERRORS = {
     400: {
         "model": Problem,
-        "description": "The picture cannot be read or would unpack to too much, or a number is wrong.",
+        "description": "The picture cannot be read or would take too much memory, or a value is not allowed.",
     },
-    403: {"model": Problem, "description": "Asked under a foreign name, or by a page of another site."},
+    403: {"model": Problem, "description": "The Host or Origin header names another site."},
     404: {"model": Problem, "description": "No such model or class."},
-    408: {"model": Problem, "description": "The request did not come to its end."},
-    413: {"model": Problem, "description": "Too large."},
-    422: {"model": Problem, "description": "A field is missing or of the wrong kind."},
+    408: {"model": Problem, "description": "The request was not complete in time."},
+    413: {"model": Problem, "description": "The request is too large."},
+    422: {"model": Problem, "description": "A field is missing or of the wrong type."},
 }
 
 
 def create_app(networks: Networks, hosts: Iterable[str] = (), any_address: bool = False) -> ASGIApp:
-    """The application with its guard.
+    """Build the application, with the checks of :mod:`paircaps.serve.middleware` around it.
 
     Args:
-        networks: that answer.
-        hosts: names that it is known by, beside those of this machine.
-        any_address: answer to every numeric address too.
+        networks: networks that answer requests.
+        hosts: host names of this server that requests may use, besides those of this machine.
+        any_address: whether requests may use any numeric address too.
     """
     app = FastAPI(
         title="paircaps",
         version=paircaps.__version__,
-        description="Ask trained capsule networks what a picture shows, how it is there, and where they see it.",
-        docs_url=None,  # those load scripts from elsewhere; /docs is our own
+        description="Predictions of trained capsule networks: the class of a picture, its pose, and where the agreement on it comes from.",
+        docs_url=None,  # FastAPI's pages load scripts from other sites; /docs is our own
         redoc_url=None,
     )
-    _add_answers(app, networks)
+    _add_interface(app, networks)
     _add_pages(app)
     _add_errors(app)
-    return Guard(app, hosts, any_address)
+    return RequestGuard(app, hosts, any_address)
 
 
-def _add_answers(app: FastAPI, networks: Networks) -> None:
-    @app.get("/api/models", summary="All networks that can be asked")
+def _add_interface(app: FastAPI, networks: Networks) -> None:
+    """Add the calls of the JSON interface."""
+
+    @app.get("/api/models", summary="List all networks")
     async def models() -> Models:
         return Models(models=networks.facts)
 
-    @app.post("/api/predict", summary="Say what a picture shows", responses=_REFUSED)  # pyright: ignore[reportArgumentType]
+    @app.post("/api/predict", summary="Predict the class of a picture", responses=_ERRORS)  # pyright: ignore[reportArgumentType]
     async def predict(
         request: Request,
         file: Annotated[
-            UploadFile, File(description=f"a PNG, JPEG, BMP or WebP picture of at most {LARGEST >> 20} MB; see 400")
+            UploadFile,
+            File(description=f"PNG, JPEG, BMP or WebP picture; the whole request has at most {LARGEST >> 20} MB"),
         ],
-        model: Annotated[str | None, Form(description="name of a network; the first unless told")] = None,
+        model: Annotated[str | None, Form(description="name of a network; the first one if not given")] = None,
         label: Annotated[
-            str | None, Form(alias="class", description="look at this class, not at the most active one")
+            str | None,
+            Form(
+                alias="class",
+                description="class to show the pose, reconstruction and agreement of; the most active one if not given",
+            ),
         ] = None,
-        fit: Annotated[Fit, Form(description="how a picture of another aspect is fitted")] = "pad",
-        invert: Annotated[bool, Form(description="exchange dark and light: dark digits on light paper")] = False,
-        compare: Annotated[bool, Form(description="ask all other networks too")] = False,
+        fit: Annotated[Fit, Form(description="how a picture of another aspect ratio is fitted")] = "pad",
+        invert: Annotated[bool, Form(description="exchange dark and light, for dark digits on light paper")] = False,
+        compare: Annotated[bool, Form(description="return the predictions of all other networks too")] = False,
     ) -> PredictionResponse:
         if len((await request.form()).getlist("file")) > 1:
             raise HTTPException(400, "one picture at a time: there are several fields 'file'")
         content = await file.read()
         if not content:
             raise HTTPException(400, "the picture is empty: a file without a byte in it")
-        return await networks.work(networks.predict, content, model, label, fit, invert, compare)
+        return await networks.run(networks.predict, content, model, label, fit, invert, compare)
 
-    @app.post("/api/draw", summary="Draw a pose", responses=_REFUSED)  # pyright: ignore[reportArgumentType]
+    @app.post("/api/draw", summary="Draw a pose", responses=_ERRORS)  # pyright: ignore[reportArgumentType]
     async def draw(asked: PoseToDraw) -> Drawing:
-        return await networks.work(networks.draw, asked.model, asked.label, asked.pose)
+        return await networks.run(networks.draw, asked.model, asked.label, asked.pose)
 
 
 def _add_pages(app: FastAPI) -> None:
-    """Files of the page by name, read once: no path that anybody sends is ever looked up on the disk."""
+    """Add the files of the page, read once by name: no path of a request is ever looked up on the disk."""
     folder = resources.files("paircaps.serve") / "page"
     for address, name in (PAGES | {f"/{name}": name for name in FILES}).items():
-        answer = _file((folder / name).read_bytes(), KINDS[name.rpartition(".")[2]])
-        app.add_api_route(address, answer, methods=["GET", "HEAD"], include_in_schema=False)
+        respond = _file_response((folder / name).read_bytes(), CONTENT_TYPES[name.rpartition(".")[2]])
+        app.add_api_route(address, respond, methods=["GET", "HEAD"], include_in_schema=False)
 
 
-def _file(content: bytes, kind: str) -> Callable[[], Response]:
-    return lambda: Response(content, media_type=kind, headers={"Cache-Control": "no-cache"})
+def _file_response(content: bytes, content_type: str) -> Callable[[], Response]:
+    """Return a function that responds with a file."""
+    return lambda: Response(content, media_type=content_type, headers={"Cache-Control": "no-cache"})
 
 
 def _add_errors(app: FastAPI) -> None:
-    """Every error is one sentence: ``{"detail": "..."}``."""
+    """Add error handlers; every error response is one sentence: ``{"detail": "..."}``."""
 
     @app.exception_handler(UnknownError)
     def unknown(_: Request, error: UnknownError) -> JSONResponse:
@@ -123,13 +135,13 @@ def _add_errors(app: FastAPI) -> None:
             405: f"{request.method} is not answered at {request.url.path[:200]}",
         }
         detail = own.get(error.status_code, str(error.detail))
-        if "error parsing the body" in detail:  # FastAPI's words
+        if "error parsing the body" in detail:  # FastAPI's message, which does not say what to do
             detail = "the request cannot be read: is it a form with the boundary that its header names?"
         return JSONResponse({"detail": detail}, error.status_code, headers=error.headers)
 
 
 def _sentence(error: dict) -> str:
-    """Of the first thing that is wrong with a request."""
+    """Sentence that describes the first validation error of a request."""
     place = [str(part)[:80] for part in error["loc"] if part != "body"]
     if error["type"] == "json_invalid":
         return f"the request is no JSON, from its character {place[0] if place else 0} on"

@@ -1,4 +1,4 @@
-"""The networks that a page asks, each answering one question at a time."""
+"""Trained networks of a server, and their responses to requests."""
 
 from __future__ import annotations
 
@@ -30,41 +30,41 @@ from paircaps.predict import PictureSource, read_picture
 from paircaps.serve.schemas import AgreementMap, Drawing, ModelFacts, Opinion, PredictionResponse
 
 MAX_MEMORY = 36 << 20
-"""Bytes that a picture may take while it is unpacked."""
+"""Largest memory in bytes that a picture may take while it is decoded."""
 
-FARTHEST = 1e6
-"""Largest number of a pose that is drawn."""
+MOST_POSE = 1e6
+"""Largest absolute value in a pose that is drawn."""
 
 _SAMPLE_IMAGES = 512
 """Images that the ranges of poses are measured on."""
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class UnknownError(PaircapsError):
-    """A question about something that is not there."""
+    """Request for a network or class that does not exist."""
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """A network.
+class ServedNetwork:
+    """A network that answers requests.
 
     Args:
-        name: to ask for it by.
-        network: in eval mode.
-        reach: how far its poses reach.
-        reach_of: the images that this was seen on.
-        certain: whether its activations were trained to lie between 0 and 1, by a margin loss.
+        name: name of the network in requests.
+        network: the network, in eval mode.
+        ranges: usual ranges of its pose dimensions.
+        ranges_from: name of the images that these were measured on.
+        bounded: whether its activations lie between 0 and 1, by construction or by training with a margin loss.
     """
 
     name: str
     network: Network
-    reach: DimensionRanges
-    reach_of: str
-    certain: bool
+    ranges: DimensionRanges
+    ranges_from: str
+    bounded: bool
 
     def facts(self) -> ModelFacts:
-        """For people and programs."""
+        """Description of the network for the interface."""
         network, spec = self.network, self.network.spec
         height, width = spec.preparation.size
         routing = spec.arguments.get("routing", "fm")
@@ -79,88 +79,98 @@ class Loaded:
             labels_per_image=spec.labels_per_image,
             parameters=count_parameters(network.model),
             pose_dim=network.model.pose_dim,
-            pose_low=self.reach.low.tolist(),
-            pose_high=self.reach.high.tolist(),
-            pose_range_of=self.reach_of,
+            pose_low=self.ranges.low.tolist(),
+            pose_high=self.ranges.high.tolist(),
+            pose_range_of=self.ranges_from,
             draws=network.decoder is not None,
             agrees=has_capsules(network),
         )
 
     def index(self, class_name: str) -> int:
-        """Of a class."""
+        """Index of a class.
+
+        Raises:
+            UnknownError: if the network has no such class.
+        """
         if class_name not in self.network.classes:
             raise UnknownError(f"no class {_short(class_name)}: {self.name} knows {', '.join(self.network.classes)}")
         return self.network.classes.index(class_name)
 
-    def names(self, activation: Tensor) -> list[str]:
-        """Of the most active classes, (1, J)."""
+    def most_active_names(self, activation: Tensor) -> list[str]:
+        """Names of the most active classes, from the activations (1, J) of one image."""
         chosen = most_active(activation, self.network.spec.labels_per_image).flatten().tolist()
         return [self.network.classes[index] for index in chosen]
 
     def certainty(self, activation: Tensor) -> Tensor:
-        """Activations between 0 and 1, (1, J)."""
-        return activation.clamp(0, 1) if self.certain else activation.softmax(dim=-1)
+        """Activations mapped to 0..1, (1, J): unchanged if they are bounded, else by a softmax."""
+        return activation.clamp(0, 1) if self.bounded else activation.softmax(dim=-1)
 
 
 class Networks:
-    """All networks of a server. Questions are worked on one after the other, in one thread.
+    """All networks of a server; requests are computed one after the other, in one thread.
 
-    Two cores are hardly faster with more, and every thread that ran PyTorch once keeps some memory.
+    Two cores are hardly faster with more threads, and every thread that has run PyTorch keeps some memory.
 
     Args:
-        folders: of trained networks, by name.
+        folders: folders of trained networks, by name.
     """
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
         self._worker = ThreadPoolExecutor(max_workers=1)
-        self._loaded: dict[str, Loaded] = {}
+        self._loaded: dict[str, ServedNetwork] = {}
         for name, folder in folders.items():
             network = load(folder)
             samples = load_sample_images(network, folder, _SAMPLE_IMAGES)
-            certain = network.model.bounded or _by_margin(folder)
-            self._loaded[name] = Loaded(
-                name, network, dimension_ranges(network, samples.images), samples.source, certain
+            bounded = network.model.bounded or _by_margin(folder)
+            self._loaded[name] = ServedNetwork(
+                name, network, dimension_ranges(network, samples.images), samples.source, bounded
             )
         self.facts = [loaded.facts() for loaded in self._loaded.values()]
 
-    def __getitem__(self, name: str | None) -> Loaded:
-        """One by name; without a name the first."""
+    def __getitem__(self, name: str | None) -> ServedNetwork:
+        """Network of a name; the first one if the name is None or empty."""
         if name is None or name == "":
             return next(iter(self._loaded.values()))
         if name not in self._loaded:
             raise UnknownError(f"no model {_short(name)}: here are {', '.join(self._loaded)}")
         return self._loaded[name]
 
-    async def work(self, question: Callable[..., Answer], *arguments: object) -> Answer:
-        """Ask when it is one's turn."""
-        return await asyncio.get_running_loop().run_in_executor(self._worker, question, *arguments)
+    async def run(self, function: Callable[..., Result], *arguments: object) -> Result:
+        """Call a function in the thread of the networks, after all earlier calls."""
+        return await asyncio.get_running_loop().run_in_executor(self._worker, function, *arguments)
 
     @torch.inference_mode()
     def predict(
         self, content: bytes, name: str | None, class_name: str | None, fit: Fit, invert: bool, compare: bool
     ) -> PredictionResponse:
-        """Say of a picture's file what it shows.
+        """Predict the class of a picture.
 
         Args:
-            content: of the file.
-            name: of the network; the first without it.
-            class_name: to look at; the most active one without it.
-            fit: how another aspect is dealt with.
-            invert: exchange dark and light.
-            compare: ask all other networks too.
+            content: content of the picture's file.
+            name: name of the network; the first one if None.
+            class_name: class to show pose, reconstruction and agreement of; the most active one if None.
+            fit: how a picture of another aspect ratio is fitted.
+            invert: whether to exchange dark and light.
+            compare: whether to return the predictions of all other networks too.
         """
         asked = self[name]
         label = None if not class_name else asked.index(class_name)
-        sight = _Sight(PictureSource("the picture", lambda: content), fit, invert)
-        answer = _predict(asked, sight(asked.network), label)
+        decoded = _DecodedPicture(PictureSource("the picture", lambda: content), fit, invert)
+        response = _predict(asked, decoded(asked.network), label)
         if compare:
             others = [loaded for loaded in self._loaded.values() if loaded is not asked]
-            answer.others = [_opinion(other, sight(other.network)) for other in others]
-        return answer
+            response.others = [_opinion(other, decoded(other.network)) for other in others]
+        return response
 
     @torch.inference_mode()
     def draw(self, name: str, class_name: str, pose: list[float]) -> Drawing:
-        """Draw a pose of a class."""
+        """Draw a pose of a class capsule.
+
+        Args:
+            name: name of the network.
+            class_name: class whose capsule has the pose.
+            pose: values of all dimensions.
+        """
         asked = self[name]
         label = asked.index(class_name)
         network = asked.network
@@ -168,94 +178,98 @@ class Networks:
             raise PaircapsError(f"{asked.name} was trained without a decoder: it cannot draw")
         if len(pose) != network.model.pose_dim:
             raise PaircapsError(f"a pose of {asked.name} is {network.model.pose_dim} numbers, got {len(pose)}")
-        if max(map(abs, pose)) > FARTHEST:
+        if max(map(abs, pose)) > MOST_POSE:
             raise PaircapsError(
-                f"numbers of a pose lie between -{FARTHEST:g} and {FARTHEST:g}, got {max(pose, key=abs):g}"
+                f"numbers of a pose lie between -{MOST_POSE:g} and {MOST_POSE:g}, got {max(pose, key=abs):g}"
             )
         poses = torch.zeros(1, network.model.num_classes, network.model.pose_dim)
-        drawn = draw_poses(network.decoder, poses, torch.tensor([label]), torch.tensor([pose], dtype=torch.float32))
-        return Drawing(picture=data_address(drawn[0]))
+        drawing = draw_poses(network.decoder, poses, torch.tensor([label]), torch.tensor([pose], dtype=torch.float32))
+        return Drawing(picture=data_url(drawing[0]))
 
 
-class _Sight:
-    """A picture as networks see it, decoded once for all that take the same size and channels."""
+class _DecodedPicture:
+    """A picture in the size and channels of several networks, decoded once for those that take the same."""
 
     def __init__(self, source: PictureSource, fit: Fit, invert: bool) -> None:
         self.source, self.invert = source, invert
         self.fit: Fit = fit
-        self._seen: dict[tuple[object, ...], Tensor] = {}
+        self._images: dict[tuple[object, ...], Tensor] = {}
 
     def __call__(self, network: Network) -> Tensor:
-        """(1, C, H, W) in bytes."""
+        """Picture for a network, (1, C, H, W) in uint8."""
         shape = (*network.spec.preparation.size, network.model.in_channels)
-        if shape not in self._seen:
+        if shape not in self._images:
             image = read_picture(network, self.source, fit=self.fit, invert=self.invert, max_memory=MAX_MEMORY)
-            self._seen[shape] = image.unsqueeze(0)
-        return self._seen[shape]
+            self._images[shape] = image.unsqueeze(0)
+        return self._images[shape]
 
 
-def _predict(asked: Loaded, images: Tensor, label: int | None) -> PredictionResponse:
+def _predict(asked: ServedNetwork, images: Tensor, label: int | None) -> PredictionResponse:
+    """Prediction of one network for one image."""
     network = asked.network
-    seen = trace(network, images) if has_capsules(network) else None
-    capsules = network(images) if seen is None else seen.capsules
+    traced = trace(network, images) if has_capsules(network) else None
+    capsules = network(images) if traced is None else traced.capsules
     chosen = choose_classes(capsules, label)
     certainty = asked.certainty(capsules.activation)
     return PredictionResponse(
         model=asked.name,
-        classes=asked.names(capsules.activation),
+        classes=asked.most_active_names(capsules.activation),
         activations=_by_class(network, capsules.activation),
         certainty=_by_class(network, certainty),
         looked_at=network.classes[int(chosen)],
         pose=pick(capsules.pose, chosen)[0].tolist(),
-        seen=data_address(network.prepare(images)[0]),
-        reconstruction=_redrawn(network, capsules, chosen),
-        agreement=None if seen is None else _agreement(network, seen, chosen),
+        seen=data_url(network.prepare(images)[0]),
+        reconstruction=_reconstruction(network, capsules, chosen),
+        agreement=None if traced is None else _agreement(network, traced, chosen),
         others=[],
     )
 
 
-def _opinion(other: Loaded, images: Tensor) -> Opinion:
+def _opinion(other: ServedNetwork, images: Tensor) -> Opinion:
+    """Prediction of another network, in short."""
     activation = other.network(images).activation
-    names = other.names(activation)
+    names = other.most_active_names(activation)
     certainty = other.certainty(activation)[0, other.index(names[0])].item()
     return Opinion(model=other.name, classes=names, certainty=certainty)
 
 
 def _by_class(network: Network, values: Tensor) -> dict[str, float]:
+    """Values (1, J) by the name of their class."""
     return dict(zip(network.classes, values[0].tolist(), strict=True))
 
 
-def _redrawn(network: Network, capsules: Capsules, chosen: Tensor) -> str | None:
-    return None if network.decoder is None else data_address(network.decoder(capsules, chosen)[0])
+def _reconstruction(network: Network, capsules: Capsules, chosen: Tensor) -> str | None:
+    """Reconstruction from the chosen capsule as a ``data:`` URL; None without a decoder."""
+    return None if network.decoder is None else data_url(network.decoder(capsules, chosen)[0])
 
 
-def _agreement(network: Network, seen: Trace, chosen: Tensor) -> AgreementMap:
-    """In pixels of a picture as it comes, of which the network may see but the middle."""
-    found = agreement_from_trace(seen, chosen, pairs=0)
+def _agreement(network: Network, traced: Trace, chosen: Tensor) -> AgreementMap:
+    """Agreement map in pixels of the whole picture, of which the network may see only the central crop."""
+    agreement = agreement_from_trace(traced, chosen, pairs=0)
     sides = zip(network.spec.preparation.size, network.spec.preparation.crop, strict=True)
     above, before = ((size - crop) // 2 for size, crop in sides)
-    rows, columns = (found.rows + above).tolist(), (found.columns + before).tolist()
-    return AgreementMap(shares=found.map[0].tolist(), rows=rows, columns=columns)
+    rows, columns = (agreement.rows + above).tolist(), (agreement.columns + before).tolist()
+    return AgreementMap(shares=agreement.map[0].tolist(), rows=rows, columns=columns)
 
 
-def data_address(image: Tensor) -> str:
-    """An image (C, H, W) in 0..1 as a PNG file in a ``data:`` address."""
+def data_url(image: Tensor) -> str:
+    """Encode an image (C, H, W) in 0..1 as a PNG file in a ``data:`` URL."""
     require_extra("drawing pictures", "PIL")
     from PIL import Image
 
     pixels = (image.clamp(0, 1) * 255).round().to(torch.uint8)
-    pixels = pixels if len(pixels) in (1, 3) else pixels[:1]  # of other channels, the first
+    pixels = pixels if len(pixels) in (1, 3) else pixels[:1]  # of channels that are not colours, the first
     file = io.BytesIO()
     Image.fromarray(pixels.permute(1, 2, 0).squeeze(-1).numpy()).save(file, "PNG", compress_level=1)
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def _by_margin(folder: Path) -> bool:
-    """Whether a network was trained for a margin loss, as far as its files say."""
+    """True if the files of a network say that it was trained with a margin loss."""
     loss = read_facts(folder).get("trained", {}).get("loss", {})
     return loss.get("name") == "margin"
 
 
 def _short(text: str) -> str:
-    """What somebody sent, quoted, but not by the page."""
+    """Quote a text of a request, cut to 80 characters."""
     return repr(text if len(text) <= 80 else text[:80] + "…")

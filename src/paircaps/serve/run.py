@@ -1,4 +1,4 @@
-"""The server itself."""
+"""HTTP server: listening socket, configuration, and start."""
 
 from __future__ import annotations
 
@@ -19,43 +19,50 @@ from paircaps.serve.app import create_app
 from paircaps.serve.networks import Networks
 
 _MMAP_THRESHOLD = -3
-"""Number of that setting in malloc.h."""
+"""M_MMAP_THRESHOLD of malloc.h."""
 
 MOST_CLIENTS = 100
-"""Connections at a time; further ones are told to come back, since each holds some of what it sent."""
+"""Connections at the same time; further ones are refused with status 503, since each takes memory."""
 
 EVERYWHERE = ("0.0.0.0", "::")
+"""Hosts that mean all addresses of this machine."""
 
 
 def serve(
     folders: Mapping[str, Path], host: str, port: int, allowed: Iterable[str], ready: Callable[[str], object]
 ) -> None:
-    """Answer until the process is told to stop.
+    """Run the server until the process is stopped.
 
     Args:
-        folders: of trained networks, by name.
+        folders: folders of trained networks, by name.
         host: name or address to listen on.
-        port: to listen on; 0 takes one that is free.
-        allowed: names that the server is known by, beside this machine's own.
-        ready: told the address of the page, when it can be opened.
+        port: port to listen on; 0 takes a free one.
+        allowed: host names of this server that requests may use, besides those of this machine.
+        ready: called with the URL of the page once it can be opened.
     """
-    with listen(host, port) as listening:  # before the networks are loaded: a port that is taken shows at once
-        serving = server(folders, host, allowed)
-        ready(_address(listening, host))
-        serving.run(sockets=[listening])
+    with listen(host, port) as listening:  # before the networks are loaded, so that a port in use is reported at once
+        http_server = create_server(folders, host, allowed)
+        ready(_url(listening, host))
+        http_server.run(sockets=[listening])
 
 
-def server(folders: Mapping[str, Path], host: str, allowed: Iterable[str]) -> uvicorn.Server:
-    """A server with its networks loaded, ready to run."""
+def create_server(folders: Mapping[str, Path], host: str, allowed: Iterable[str]) -> uvicorn.Server:
+    """Load networks and build a server that is ready to run.
+
+    Args:
+        folders: folders of trained networks, by name.
+        host: name or address that the server will listen on.
+        allowed: further host names that requests may use.
+    """
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
-    _give_memory_back()
+    _return_freed_memory()
     networks = Networks(folders)
-    # one picture is too little to share: two threads wait for each other wherever another process is busy
+    # one picture is too little work for two threads, which wait for each other when another process is busy
     torch.set_num_threads(1)
     app = create_app(networks, [host, *allowed], any_address=host in EVERYWHERE)
     config = uvicorn.Config(
         app,
-        log_level="error",  # what strangers send is not worth a line in one's terminal
+        log_level="error",  # requests, however malformed, are not logged
         access_log=False,
         timeout_keep_alive=15,
         server_header=False,
@@ -68,17 +75,23 @@ def server(folders: Mapping[str, Path], host: str, allowed: Iterable[str]) -> uv
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that hears; who takes it has to close it.
+    """Open a listening socket, which the caller has to close.
+
+    Args:
+        host: name or address to listen on.
+        port: port to listen on; 0 takes a free one.
 
     Raises:
-        PaircapsError: if the port is taken, or the host is none of this machine.
+        PaircapsError: if the port is in use, or the host is not an address of this machine.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not a name"
         raise PaircapsError(f"--host {host}: no such address: {why or error}") from None
-    listening = socket.socket(family, kind, protocol)  # without the protocol asyncio leaves Nagle on: 40 ms an answer
+    listening = socket.socket(
+        family, kind, protocol
+    )  # without the protocol, asyncio leaves Nagle's algorithm on: 40 ms per response
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
@@ -91,16 +104,17 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _address(listening: socket.socket, host: str) -> str:
+def _url(listening: socket.socket, host: str) -> str:
+    """URL of the page."""
     port = listening.getsockname()[1]
     name = "127.0.0.1" if host in EVERYWHERE else f"[{host}]" if ":" in host else host
     return f"http://{name}:{port}"
 
 
-def _give_memory_back() -> None:
-    """Have the C library return the memory of an unpacked picture at once, where it can be told to.
+def _return_freed_memory() -> None:
+    """Make glibc return the memory of an unpacked picture to the system at once.
 
-    Of itself glibc keeps blocks of up to 32 MiB for later, once one of them was freed.
+    By default it keeps blocks of up to 32 MiB for later use once one of them was freed.
     """
     if sys.platform == "linux" and platform.libc_ver()[0] == "glibc":
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 4 << 20)

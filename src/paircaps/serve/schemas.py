@@ -1,4 +1,4 @@
-"""What is answered, as JSON: the shapes that programs can rely on."""
+"""JSON schemas of requests and responses."""
 
 from __future__ import annotations
 
@@ -8,83 +8,91 @@ from pydantic import BaseModel, Field
 
 
 class ModelFacts(BaseModel):
-    """A network that can be asked."""
+    """Description of a network."""
 
-    name: str = Field(description="to ask for it by")
-    model: str = Field(description="its architecture, one of paircaps.list_models()")
-    routing: str | None = Field(description="how its capsules agree; null where it has none")
-    classes: list[str]
-    width: int = Field(description="of its images, in pixels; pictures of other sizes are fitted")
-    height: int
-    channels: int = Field(description="1 for grey, 3 for colour")
-    labels_per_image: int = Field(description="classes that an image shows")
-    parameters: int
-    pose_dim: int = Field(description="numbers in a pose")
-    pose_low: list[list[float]] = Field(description="where each number of a class's pose begins, a row a class")
-    pose_high: list[list[float]] = Field(description="and where it ends")
-    pose_range_of: str = Field(description="the images that these were seen on")
-    draws: bool = Field(description="whether it has a decoder, and so redraws what it sees")
-    agrees: bool = Field(description="whether it has capsules, and so an agreement that can be shown")
+    name: str = Field(description="name of the network, used in requests")
+    model: str = Field(description="architecture, one of paircaps.list_models()")
+    routing: str | None = Field(description="routing of its capsules; null for a network without capsules")
+    classes: list[str] = Field(description="names of its classes")
+    width: int = Field(description="width of its images in pixels; pictures of other sizes are fitted")
+    height: int = Field(description="height of its images in pixels")
+    channels: int = Field(description="channels of its images: 1 for grey, 3 for colour")
+    labels_per_image: int = Field(description="number of classes that an image shows")
+    parameters: int = Field(description="number of trainable parameters")
+    pose_dim: int = Field(description="number of dimensions of a pose")
+    pose_low: list[list[float]] = Field(
+        description="lower end of the usual range of each pose dimension, one row per class"
+    )
+    pose_high: list[list[float]] = Field(
+        description="upper end of the usual range of each pose dimension, one row per class"
+    )
+    pose_range_of: str = Field(description="name of the images that these ranges were measured on")
+    draws: bool = Field(description="true if it has a decoder, which reconstructs pictures")
+    agrees: bool = Field(description="true if it has capsules, whose agreement can be shown")
 
 
 class Models(BaseModel):
-    """All networks that can be asked."""
+    """List of all networks."""
 
     models: list[ModelFacts]
 
 
 class AgreementMap(BaseModel):
-    """Where in the picture the activation of a class comes from."""
+    """Shares of the positions of a picture in the activation of a class."""
 
-    shares: list[list[float]] = Field(description="of each position, rows from the top; they add up to the activation")
-    rows: list[float] = Field(description="middle of each row, in pixels of the network's image")
-    columns: list[float] = Field(description="middle of each column")
+    shares: list[list[float]] = Field(
+        description="share of each position, rows from the top; they add up to the activation"
+    )
+    rows: list[float] = Field(description="centre of each row, in pixels of the network's image")
+    columns: list[float] = Field(description="centre of each column, in pixels of the network's image")
 
 
 class Opinion(BaseModel):
-    """What another network says of the same picture."""
+    """Prediction of another network for the same picture."""
 
-    model: str
-    classes: list[str]
-    certainty: float = Field(description="of the first of them")
+    model: str = Field(description="name of the network")
+    classes: list[str] = Field(description="the most active class, or several for networks trained on several")
+    certainty: float = Field(description="certainty of the first of these classes, between 0 and 1")
 
 
 class PredictionResponse(BaseModel):
-    """What a network says of a picture."""
+    """Prediction of a network for a picture."""
 
-    model: str
-    classes: list[str] = Field(description="the most active class, or several where it was trained on several an image")
-    activations: dict[str, float] = Field(description="of the capsule of every class")
+    model: str = Field(description="name of the network")
+    classes: list[str] = Field(
+        description="the most active class, or several for networks trained on several classes per image"
+    )
+    activations: dict[str, float] = Field(description="activation of the capsule of every class")
     certainty: dict[str, float] = Field(
-        description="the same between 0 and 1: activations trained for a margin as they are, others by a softmax"
+        description="activations between 0 and 1: unchanged if trained with a margin loss, else after a softmax"
     )
-    looked_at: str = Field(description="the class that what follows is about")
-    pose: list[float] = Field(description="of its capsule")
-    seen: str = Field(description="what the network sees of the picture: a PNG file, as a data address")
+    looked_at: str = Field(description="class that the following fields are about")
+    pose: list[float] = Field(description="pose of the capsule of that class")
+    seen: str = Field(description="picture as the network sees it: a PNG file as a data: URL")
     reconstruction: str | None = Field(
-        description="the picture redrawn from that pose, likewise; null without a decoder"
+        description="reconstruction from that pose: a PNG file as a data: URL; null without a decoder"
     )
-    agreement: AgreementMap | None = Field(description="null without capsules")
-    others: list[Opinion] = Field(description="what all other networks say, if it was asked for")
+    agreement: AgreementMap | None = Field(description="origin of the activation in the picture; null without capsules")
+    others: list[Opinion] = Field(description="predictions of all other networks, if compare was true")
 
 
 class PoseToDraw(BaseModel):
-    """A pose to be drawn."""
+    """Pose to be drawn."""
 
     model: str = Field(description="name of a network with a decoder")
-    label: str = Field(alias="class", description="whose capsule has the pose")
+    label: str = Field(alias="class", description="class whose capsule has the pose")
     pose: list[Annotated[float, Field(strict=True, allow_inf_nan=False)]] = Field(
-        description="as many numbers as its pose_dim says, none beyond a million", max_length=16_384
+        description="pose_dim numbers from -1e6 to 1e6", max_length=16_384
     )
 
 
 class Drawing(BaseModel):
-    """A pose, drawn."""
+    """Drawing of a pose."""
 
-    picture: str = Field(description="a PNG file, as a data address")
+    picture: str = Field(description="PNG file as a data: URL")
 
 
 class Problem(BaseModel):
-    """Why there is no answer."""
+    """Error message."""
 
-    detail: str
+    detail: str = Field(description="what was wrong, in a sentence")
