@@ -8,8 +8,8 @@ import pytest
 from serve.conftest import multipart
 from serve.pictures import as_file, seven
 
-from paircaps.serve import middleware as guard
-from paircaps.serve.middleware import Guard
+from paircaps.serve import middleware
+from paircaps.serve.middleware import RequestGuard
 
 
 def raw(port, request, pause=0.0, then=b""):
@@ -122,7 +122,7 @@ def test_a_length_that_is_too_small_cuts_the_picture_off(port):
 
 
 def test_a_length_that_is_too_large_is_waited_for_but_not_for_ever(port, monkeypatch):
-    monkeypatch.setattr(guard, "IDLE", 0.5)
+    monkeypatch.setattr(middleware, "IDLE", 0.5)
     body, kind = multipart(as_file(seven()))
     begin = time.monotonic()
     answer = raw(port, head_of(port, kind, len(body) + 1000) + body)
@@ -131,8 +131,8 @@ def test_a_length_that_is_too_large_is_waited_for_but_not_for_ever(port, monkeyp
 
 
 def test_a_client_that_drips_is_ended_at_last(port, monkeypatch):
-    monkeypatch.setattr(guard, "LONGEST", 0.5)
-    monkeypatch.setattr(guard, "IDLE", 5.0)
+    monkeypatch.setattr(middleware, "LONGEST", 0.5)
+    monkeypatch.setattr(middleware, "IDLE", 5.0)
     body, kind = multipart(as_file(seven()))
     answer = raw(port, head_of(port, kind, len(body)) + body[:10], pause=1.0)
     assert status_of(answer) == 408
@@ -144,7 +144,7 @@ def test_waiting_for_a_turn_is_not_the_clients_fault():
         async def __call__(self):
             return {"type": "http.request", "body": b"x"}
 
-    bounded = guard._Bounded(Now(), 10)
+    bounded = middleware._BoundedReceive(Now(), 10)
     time.sleep(0.05)
     assert bounded.begin is None
     assert asyncio.run(bounded())["body"] == b"x"
@@ -159,7 +159,7 @@ def test_a_client_that_hangs_up_is_forgotten(port, ask):
 
 @pytest.mark.parametrize("length", ["-5", "1e9", "abc", "99999999999999999999"])
 def test_lengths_that_are_none_are_refused(port, length, monkeypatch):
-    monkeypatch.setattr(guard, "IDLE", 0.5)
+    monkeypatch.setattr(middleware, "IDLE", 0.5)
     _, kind = multipart(b"")
     assert 400 <= status_of(raw(port, head_of(port, kind, length))) < 500
 
@@ -188,11 +188,11 @@ def test_a_body_in_chunks_is_counted_too(port):
     ],
 )
 def test_a_length_is_believed_only_if_nothing_else_is_said(headers, length):
-    assert guard._length(headers) == length
+    assert middleware._length(headers) == length
 
 
 def test_where_a_server_listens_everywhere_numbers_are_names():
-    open_one, closed = Guard(None, ["0.0.0.0"], any_address=True), Guard(None, ["box.example"])
+    open_one, closed = RequestGuard(None, ["0.0.0.0"], any_address=True), RequestGuard(None, ["box.example"])
     assert open_one._refusal({"host": "192.168.1.7:8000"}) is None
     assert open_one._refusal({"host": "[fe80::1]:8000"}) is None
     assert open_one._refusal({"host": "evil.example"}) is not None

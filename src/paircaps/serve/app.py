@@ -23,9 +23,13 @@ CONTENT_TYPES = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
 }
-CONTENT_TYPES |= {"svg": "image/svg+xml"}
+"""Content types by the suffix of a file."""
+
 PAGES = {"/": "index.html", "/docs": "docs.html"}
+"""Files of the page by path; all others have their own name as path."""
+
 FILES = ("page.js", "pad.js", "view.js", "style.css", "docs.js", "icon.svg")
 
 _ERRORS = {
@@ -52,7 +56,7 @@ def create_app(networks: Networks, hosts: Iterable[str] = (), any_address: bool 
     app = FastAPI(
         title="paircaps",
         version=paircaps.__version__,
-        description="Predictions of trained capsule networks: the class of a picture, its pose, and where the agreement on it comes from.",
+        description="Predictions of trained capsule networks: class of a picture, pose, and origin of the agreement.",
         docs_url=None,  # FastAPI's pages load scripts from other sites; /docs is our own
         redoc_url=None,
     )
@@ -74,14 +78,14 @@ def _add_interface(app: FastAPI, networks: Networks) -> None:
         request: Request,
         file: Annotated[
             UploadFile,
-            File(description=f"PNG, JPEG, BMP or WebP picture; the whole request has at most {LARGEST >> 20} MB"),
+            File(description=f"PNG, JPEG, BMP or WebP picture; a request has at most {LARGEST >> 20} MB"),
         ],
         model: Annotated[str | None, Form(description="name of a network; the first one if not given")] = None,
         label: Annotated[
             str | None,
             Form(
                 alias="class",
-                description="class to show the pose, reconstruction and agreement of; the most active one if not given",
+                description="class whose pose and agreement are returned; the most active one if not given",
             ),
         ] = None,
         fit: Annotated[Fit, Form(description="how a picture of another aspect ratio is fitted")] = "pad",

@@ -1,7 +1,8 @@
 """Checks of requests before they reach the application: where they come from, and how large and slow they are.
 
-Pages of other sites must not use a server on this machine. A request from such a page names its site in ``Origin``; a
-request by a foreign host name that resolves to this machine (DNS rebinding) has that name in ``Host``. Both are refused.
+Pages of other sites must not use a server on this machine. A request from such a page names its site in ``Origin``. A
+request by a foreign host name that resolves to this machine (DNS rebinding) has that name in ``Host``. Both are
+refused.
 """
 
 from __future__ import annotations
@@ -140,9 +141,7 @@ class _BoundedReceive:
 
     def __init__(self, receive: Receive, most: int) -> None:
         self.receive, self.most, self.read = receive, most, 0
-        self.begin: float | None = (
-            None  # set at the first read: the time before, spent waiting for a turn, does not count
-        )
+        self.begin: float | None = None  # set at the first read: time spent waiting for a turn does not count
 
     async def __call__(self) -> Message:
         """Receive the next message."""

@@ -89,9 +89,8 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not a name"
         raise PaircapsError(f"--host {host}: no such address: {why or error}") from None
-    listening = socket.socket(
-        family, kind, protocol
-    )  # without the protocol, asyncio leaves Nagle's algorithm on: 40 ms per response
+    # without the protocol, asyncio leaves Nagle's algorithm on: 40 ms per response
+    listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)

@@ -20,12 +20,8 @@ class ModelFacts(BaseModel):
     labels_per_image: int = Field(description="number of classes that an image shows")
     parameters: int = Field(description="number of trainable parameters")
     pose_dim: int = Field(description="number of dimensions of a pose")
-    pose_low: list[list[float]] = Field(
-        description="lower end of the usual range of each pose dimension, one row per class"
-    )
-    pose_high: list[list[float]] = Field(
-        description="upper end of the usual range of each pose dimension, one row per class"
-    )
+    pose_low: list[list[float]] = Field(description="lower end of the range of each pose dimension, one row per class")
+    pose_high: list[list[float]] = Field(description="upper end of the range of each pose dimension, one row per class")
     pose_range_of: str = Field(description="name of the images that these ranges were measured on")
     draws: bool = Field(description="true if it has a decoder, which reconstructs pictures")
     agrees: bool = Field(description="true if it has capsules, whose agreement can be shown")
@@ -41,7 +37,7 @@ class AgreementMap(BaseModel):
     """Shares of the positions of a picture in the activation of a class."""
 
     shares: list[list[float]] = Field(
-        description="share of each position, rows from the top; they add up to the activation"
+        description="share of each position, rows from the top; their sum is the activation"
     )
     rows: list[float] = Field(description="centre of each row, in pixels of the network's image")
     columns: list[float] = Field(description="centre of each column, in pixels of the network's image")
@@ -59,9 +55,7 @@ class PredictionResponse(BaseModel):
     """Prediction of a network for a picture."""
 
     model: str = Field(description="name of the network")
-    classes: list[str] = Field(
-        description="the most active class, or several for networks trained on several classes per image"
-    )
+    classes: list[str] = Field(description="the most active class, or several for networks trained on several")
     activations: dict[str, float] = Field(description="activation of the capsule of every class")
     certainty: dict[str, float] = Field(
         description="activations between 0 and 1: unchanged if trained with a margin loss, else after a softmax"
