@@ -1,4 +1,4 @@
-"""Pictures of any kind and size to classes, with a trained network."""
+"""Classify picture files of any format and size with a trained network."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _AT_ONCE = 64
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a network says of a picture.
+    """Prediction of a network for one picture.
 
     Args:
-        name: of its file.
-        labels: name of the most active class, or of the two where the network was trained on two; none if the picture
-            could not be read.
-        activations: of every capsule, by class.
-        error: why it could not be read.
+        name: name of the picture's file.
+        labels: name of the most active class, or of the two most active ones if the network was trained for two; empty
+            if the picture could not be read.
+        activations: activation of each class capsule by class name; None if the picture could not be read.
+        error: why the picture could not be read; empty if it could.
     """
 
     name: str
@@ -40,16 +40,16 @@ class Prediction:
 
 @dataclass(frozen=True)
 class PictureSource:
-    """A picture yet to be read: its name, and what reads it."""
+    """Name of a picture, and a function that reads its bytes."""
 
     name: str
     read: Callable[[], bytes]
 
 
 def find_pictures(places: Iterable[str]) -> Iterator[PictureSource]:
-    """Pictures of files, of folders with all that is in them, and of standard input (``-``).
+    """Find pictures: files, all pictures in folders and their subfolders, and standard input (``-``).
 
-    A place that is not there is a source too, which fails when it is read.
+    A file that does not exist gives a source too, which raises a DataError when it is read.
     """
     for place in places:
         path = Path(place).expanduser()
@@ -85,12 +85,12 @@ def _read_standard_input() -> bytes:
 def predict_pictures(
     network: Network, sources: Iterable[PictureSource], *, fit: Fit = "pad", invert: bool = False
 ) -> Iterator[Prediction]:
-    """Say of each picture what it shows; one that cannot be read does not stop the others.
+    """Classify pictures; one that cannot be read gives a prediction with an error, and the others go on.
 
     Args:
-        network: trained.
-        sources: the pictures.
-        fit: how another aspect is dealt with: pad, crop or stretch.
+        network: trained network.
+        sources: pictures to classify.
+        fit: how a picture of another aspect is fitted: pad, crop or stretch.
         invert: exchange dark and light, for dark digits on light paper.
     """
     sources = iter(sources)
@@ -107,7 +107,7 @@ def predict_pictures(
 
 
 def _decode(network: Network, source: PictureSource, fit: Fit, invert: bool) -> Tensor | str:
-    """A picture as the network takes it, or why it cannot be had."""
+    """Picture as the network takes it, or the reason why it could not be read."""
     try:
         return read_picture(network, source, fit=fit, invert=invert)
     except DataError as error:
@@ -117,14 +117,14 @@ def _decode(network: Network, source: PictureSource, fit: Fit, invert: bool) -> 
 def read_picture(
     network: Network, source: PictureSource, *, fit: Fit = "pad", invert: bool = False, max_memory: int | None = None
 ) -> Tensor:
-    """A picture as the network takes it, (C, H, W) in bytes.
+    """Read a picture as the network takes it, (C, H, W) in uint8.
 
     Args:
-        network: whose size and channels it gets.
-        source: of the picture.
-        fit: how another aspect is dealt with.
+        network: network whose image size and channels the picture gets.
+        source: picture to read.
+        fit: how a picture of another aspect is fitted: pad, crop or stretch.
         invert: exchange dark and light.
-        max_memory: refuse a picture that needs more bytes than this while it is unpacked.
+        max_memory: most bytes that decoding may take; no bound without it.
     """
     size, channels = network.spec.preparation.size, network.model.in_channels
     background = 255 if invert else 0

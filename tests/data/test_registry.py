@@ -14,6 +14,7 @@ from paircaps.data import (
     list_datasets,
     load_dataset,
     register_dataset,
+    registry,
 )
 from paircaps.data.registry import all_metadata, folder_path, offline_options, require_metadata, source_metadata
 
@@ -91,3 +92,23 @@ def test_only_datasets_that_download_are_kept_from_it():
     register_dataset("zeros", zeros, ZEROS)
     assert offline_options("mnist") == offline_options("multi-mnist") == {"download": False}
     assert [offline_options(name) for name in ("zeros", "folder", "./pets", "unknown")] == [{}] * 4
+
+
+@pytest.mark.usefixtures("registered_for_one_test")
+def test_metadata_of_a_plug_in_is_known_before_its_name_is_asked_for(monkeypatch):
+    def load_plugins():
+        if "zeros" not in registry._METADATA:
+            register_dataset("zeros", zeros, ZEROS)
+
+    monkeypatch.setattr("paircaps._utils.registry.load_installed_plugins", load_plugins)
+    assert all_metadata()[-1] is ZEROS
+
+
+@pytest.mark.usefixtures("registered_for_one_test")
+def test_metadata_of_a_plug_in_is_found_by_its_name(monkeypatch):
+    def load_plugins():
+        if "zeros" not in registry._METADATA:
+            register_dataset("zeros", zeros, ZEROS)
+
+    monkeypatch.setattr("paircaps._utils.registry.load_installed_plugins", load_plugins)
+    assert dataset_metadata("zeros") is ZEROS

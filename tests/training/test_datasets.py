@@ -34,18 +34,18 @@ def test_a_limit_is_of_each_split():
 def test_images_that_never_change_are_kept_and_are_the_same():
     kept = load_datasets(Data("glyphs", limit=40, validation=0.0)).train
     drawn = load_dataset("glyphs").limit(40)
-    assert kept.kept() is kept
+    assert kept.in_memory() is kept
     assert torch.equal(kept.batch([3, 1]).images, drawn.batch([3, 1]).images)
     assert torch.equal(kept.pose, drawn.pose)
     fresh = load_datasets(Data("translated-glyphs", options={"fresh": True}, limit=40, validation=0.0)).train
-    assert fresh.changes
+    assert fresh.changes_by_epoch
     assert not torch.equal(fresh.batch([3], 0).images, fresh.batch([3], 1).images)
 
 
 def test_the_test_set_can_be_another_one():
     datasets = load_datasets(Data("translated-glyphs", test="affine-glyphs", options={"fresh": True}, limit=9))
     assert datasets.test.info.name == "affine-glyphs"
-    assert not datasets.test.changes  # options are those of the training set
+    assert not datasets.test.changes_by_epoch  # options are those of the training set
     same = load_datasets(Data("glyphs", options={"seed": 5}, limit=9))
     assert torch.equal(same.test.images, load_dataset("glyphs", "test", seed=5).limit(9).images)
 

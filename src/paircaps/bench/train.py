@@ -113,7 +113,7 @@ def stand_in_datasets(settings: Data) -> tuple[Datasets, str]:
             raise
         whole, source = _stand_in(settings)
     train, validation = hold_back(whole, settings.validation, settings.seed)
-    return Datasets(train.kept(), validation, whole), source
+    return Datasets(train.in_memory(), validation, whole), source
 
 
 def _stand_in(settings: Data) -> tuple[ImageDataset, str]:

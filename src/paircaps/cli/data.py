@@ -130,8 +130,8 @@ def _usual_splits(name: str) -> list[str]:
 
 
 def _read_whole(dataset: ImageDataset) -> None:
-    """Every image once; of a made dataset that is drawing it."""
-    for index in dataset.chunks():
+    """Read every image once; those of a synthetic dataset are drawn."""
+    for index in dataset.index_chunks():
         dataset.batch(index)
 
 

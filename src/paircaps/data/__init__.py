@@ -1,7 +1,7 @@
-"""Images: published datasets, datasets made on the fly, your own pictures; batches of them, augmented.
+"""Datasets of images (published, synthetic, or folders of pictures), batches and augmentation.
 
-``load_dataset`` finds or makes a dataset, ``Loader`` gives its batches in an order that depends on seed and epoch
-alone, and the augmentations are batched functions of images and random numbers.
+``load_dataset`` loads a dataset, ``Loader`` gives its batches in an order that depends on seed and epoch alone, and the
+augmentations are batched functions of images and random numbers.
 """
 
 from __future__ import annotations

@@ -22,20 +22,20 @@ from paircaps.data.synthetic.warp import Size, warp, window
 
 
 class Augmentation(ABC):
-    """One step, or several as one.
+    """Random change of images: one step, or several composed.
 
     Attributes:
-        draws: random numbers that an image needs.
+        draws: number of random numbers that an image needs.
     """
 
     draws: int = 0
 
     @abstractmethod
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
-        """Images (B, C, H, W), changed as the numbers in [0, 1) of ``noise`` (B, draws) say."""
+        """Change images (B, C, H, W) by random numbers in [0, 1) (B, draws)."""
 
     def __call__(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Images (B, C, H, W), changed at random."""
+        """Change images (B, C, H, W) by random numbers of a generator."""
         require_batch(images)
         if self.draws and generator is None:
             raise TypeError(f"{self!r} draws random numbers: give it a torch.Generator")
@@ -45,7 +45,7 @@ class Augmentation(ABC):
 
 
 class Compose(Augmentation):
-    """Steps one after the other."""
+    """Several steps, one after the other."""
 
     def __init__(self, *steps: Augmentation) -> None:
         for step in steps:
@@ -68,7 +68,7 @@ class Compose(Augmentation):
         return f"Compose({', '.join(map(repr, self.steps))})"
 
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
-        """Each step with its own columns of the noise."""
+        """Apply each step with its own columns of the noise."""
         for step, own in zip(self.steps, noise.split([step.draws for step in self.steps], 1), strict=True):
             images = step.apply(images, own)
         return images
@@ -76,11 +76,11 @@ class Compose(Augmentation):
 
 @dataclass(frozen=True)
 class RandomCrop(Augmentation):
-    """A window at a random place, after black padding on every side.
+    """Crop at a random place, after black padding on every side.
 
     Args:
         padding: pixels added on every side first.
-        size: of the window; without it, that of the images.
+        size: height and width of the window; those of the images without it.
     """
 
     padding: int = 4
@@ -93,7 +93,7 @@ class RandomCrop(Augmentation):
             height_and_width("size", self.size)
 
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
-        """A window of each image."""
+        """Cut a window out of each image."""
         size = _window_size(self, images, self.size, self.padding)
         padded = F.pad(images, (self.padding,) * 4) if self.padding else images
         top = _whole(noise[:, 0], padded.shape[-2] - size[0])
@@ -103,7 +103,7 @@ class RandomCrop(Augmentation):
 
 @dataclass(frozen=True)
 class CentreCrop(Augmentation):
-    """The middle of every image."""
+    """Crop of the middle of every image."""
 
     size: Size
 
@@ -111,13 +111,13 @@ class CentreCrop(Augmentation):
         height_and_width("size", self.size)
 
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
-        """The middle, (B, C, *size)."""
+        """Cut out the middle, (B, C, *size)."""
         return middle(images, _window_size(self, images, self.size, 0))
 
 
 @dataclass(frozen=True)
 class Flip(Augmentation):
-    """Left and right exchanged, with a probability."""
+    """Left and right exchanged, with a given probability."""
 
     probability: float = 0.5
     draws = 1
@@ -126,17 +126,17 @@ class Flip(Augmentation):
         require_within("probability", self.probability, 0, 1)
 
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
-        """Some of the images mirrored."""
+        """Mirror some of the images."""
         chosen = (noise[:, 0] < self.probability).to(images.device)
         return torch.where(chosen[:, None, None, None], images.flip(-1), images)
 
 
 @dataclass(frozen=True)
 class Brightness(Augmentation):
-    """Something added to all pixels of an image, the same to each; 0..1 is kept.
+    """Random number added to all pixels of an image; the result is clipped to 0..1.
 
     Args:
-        most: of it, in 0..1, both ways.
+        most: most that is added or subtracted, in 0..1.
     """
 
     most: float = 0.2
@@ -146,17 +146,18 @@ class Brightness(Augmentation):
         require_within("most", self.most, 0, 1)
 
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
-        """Brighter or darker images, in 0..1."""
+        """Make images brighter or darker, in 0..1."""
         delta = _spread(noise[:, 0], -self.most, self.most, images)
         return (as_float(images) + delta).clamp(0, 1)
 
 
 @dataclass(frozen=True)
 class Contrast(Augmentation):
-    """Distances of pixels from the mean of their channel times a random factor; 0..1 is kept.
+    """Distances of pixels from the mean of their channel times a random factor; the result is clipped to 0..1.
 
     Args:
-        least, most: the factor.
+        least: smallest factor.
+        most: largest factor.
     """
 
     least: float = 0.5
@@ -167,7 +168,7 @@ class Contrast(Augmentation):
         require_within("least", self.least, 0, self.most)
 
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
-        """Images of more or less contrast, in 0..1."""
+        """Give images more or less contrast, in 0..1."""
         images = as_float(images)
         mean = images.mean((-2, -1), keepdim=True)
         return (mean + (images - mean) * _spread(noise[:, 0], self.least, self.most, images)).clamp(0, 1)
@@ -175,19 +176,19 @@ class Contrast(Augmentation):
 
 @dataclass(frozen=True)
 class Standardise(Augmentation):
-    """Mean 0 and deviation 1 for every image by itself; a flat image becomes 0."""
+    """Every image by itself scaled to mean 0 and standard deviation 1; a constant image becomes 0."""
 
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
-        """Standardised images; no random number is used."""
+        """Standardise images; no random number is used."""
         return standardise(images)
 
 
 @dataclass(frozen=True)
 class Translate(Augmentation):
-    """Moved by whole pixels, black coming in.
+    """Shift by whole pixels, filled with black.
 
     Args:
-        most: pixels, both ways, across and down.
+        most: most pixels of the shift, to either side and up or down.
     """
 
     most: int = 4
@@ -197,19 +198,19 @@ class Translate(Augmentation):
         require_not_negative(most=self.most)
 
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
-        """Moved images: a crop after padding is just that."""
+        """Shift images: the same as a crop after padding."""
         return RandomCrop(self.most).apply(images, noise)
 
 
 @dataclass(frozen=True)
 class AffineWarp(Augmentation):
-    """Turned, scaled, sheared and moved at random.
+    """Random rotation, scale, shear and translation.
 
     Args:
         rotation: most degrees to either side.
-        scale: least and most.
-        shear: most to either side.
-        translation: most pixels, both ways, across and down.
+        scale: least and most factor.
+        shear: most shear to either side.
+        translation: most pixels, to either side and up or down.
     """
 
     rotation: float = 20.0
@@ -223,13 +224,13 @@ class AffineWarp(Augmentation):
         PoseRange(self.rotation, self.scale, self.shear)
 
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
-        """Warped images, in the dtype given."""
+        """Warp images; their dtype stays."""
         turned = PoseRange(self.rotation, self.scale, self.shear).draw(noise[:, 2:])
         return warp(images, torch.cat([(2 * noise[:, :2] - 1) * self.translation, turned], -1))
 
 
 def require_batch(images: object) -> None:
-    """Refuse anything but (B, C, H, W) in uint8 or floating point."""
+    """Raise an error for anything but images (B, C, H, W) in uint8 or floating point."""
     if not isinstance(images, Tensor):
         raise TypeError(f"images must be a tensor of shape (B, C, H, W), got {type(images).__name__}")
     if images.dim() != 4:
@@ -247,11 +248,11 @@ def _window_size(step: Augmentation, images: Tensor, size: Size | None, padding:
 
 
 def _whole(noise: Tensor, most: int) -> Tensor:
-    """Whole numbers 0..most."""
+    """Whole numbers from 0 to ``most`` from random numbers in [0, 1)."""
     return (noise * (most + 1)).long()
 
 
 def _spread(noise: Tensor, least: float, most: float, images: Tensor) -> Tensor:
-    """Numbers from least to most, ready to meet images (B, C, H, W)."""
+    """Numbers from ``least`` to ``most``, shaped (B, 1, 1, 1) for images (B, C, H, W)."""
     dtype = images.dtype if images.is_floating_point() else torch.float32
     return (least + noise * (most - least)).to(images.device, dtype)[:, None, None, None]

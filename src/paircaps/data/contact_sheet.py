@@ -1,4 +1,4 @@
-"""A contact sheet: what a dataset looks like, on one labelled page."""
+"""Contact sheet: some images of every class of a dataset on one labelled page."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _PAPER, _INK, _PALE = "white", "#222222", "#666666"
 
 
 def contact_sheet(dataset: ImageDataset, columns: int = 10, rows: int | None = None, seed: int = 0) -> Image.Image:
-    """Some images of every class, a class a row; or of pairs, each with its two digits in two colours below.
+    """Draw some images of every class, a class a row; or pairs of digits, with both digits in two colours below.
 
     Args:
-        dataset: to show.
+        dataset: dataset to show.
         columns: images in a row.
         rows: most rows; without it 12, or 5 of pairs.
-        seed: which images.
+        seed: seed that chooses the images.
     """
-    if "originals" in dataset.drawn:
+    if "originals" in dataset.image_extras:
         draw, usual = _sheet_of_pairs, _ROWS_OF_PAIRS
     else:
         draw, usual = _sheet_of_classes, _ROWS
@@ -46,7 +46,7 @@ def contact_sheet(dataset: ImageDataset, columns: int = 10, rows: int | None = N
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:
-    """Write a picture, whole or not at all."""
+    """Write a picture to a file; an interrupted write leaves no file."""
     require_picture_name(path)
     content = io.BytesIO()
     picture.save(content, FORMATS[path.suffix.lower()])
@@ -57,7 +57,7 @@ def save_picture(picture: Image.Image, path: Path) -> None:
 
 
 def require_picture_name(path: Path) -> None:
-    """Refuse a name that says no kind of picture, or a folder that is not there: before the work, not after it."""
+    """Raise a DataError for a name without a known suffix, or in a missing folder, before a picture is drawn."""
     if path.suffix.lower() not in FORMATS:
         raise DataError(f"{path}: the name of a picture must end in {', '.join(FORMATS)}")
     if path.is_dir() or not path.parent.is_dir():
@@ -157,9 +157,9 @@ def _page(dataset: ImageDataset, tiles: list[list[Image.Image]], names: list[str
 
 def _titles(dataset: ImageDataset, note: str) -> list[str]:
     channels, height, width = dataset.shape
-    facts = f"{len(dataset):,} images of {height}×{width}×{channels}, {len(dataset.classes)} classes"
+    contents = f"{len(dataset):,} images of {height}×{width}×{channels}, {len(dataset.classes)} classes"
     more = "; ".join(text for text in (dataset.info.note, note) if text)
-    return [f"{dataset.info.name}, {dataset.info.split}", facts, *([more] if more else [])]
+    return [f"{dataset.info.name}, {dataset.info.split}", contents, *([more] if more else [])]
 
 
 def _shortened(name: str, most: int = 32) -> str:

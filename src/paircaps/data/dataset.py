@@ -1,7 +1,7 @@
-"""What every dataset is: a length, and batches of images by index.
+"""Datasets of labelled images, which have a length and give batches by index.
 
-A dataset that is stored keeps its images as one uint8 tensor, and a batch is a slice of it. One that is made on the fly
-draws the images it is asked for. Users of a dataset need not know which of the two it is.
+A stored dataset holds its images as one uint8 tensor, and a batch is a slice of it. A synthetic dataset draws the
+images of a batch when it is asked for them. Both have the same methods.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from paircaps.data.errors import DataError
 from paircaps.data.randomness import permutation
 
 _SECOND_LABEL, _ORIGINALS = "second_label", "originals"  # names of extras, where two digits lie over each other
-_CHUNK_PIXELS = 1 << 22  # drawn at a time where all images are wanted
-_KEPT_MOST = 1 << 30  # bytes
+_CHUNK_PIXELS = 1 << 22  # pixels at a time where all images are read
+_IN_MEMORY_MOST = 1 << 30  # bytes of images that are drawn once and stored
 
 
 Indices = Tensor | Sequence[int]
@@ -32,13 +32,14 @@ Indices = Tensor | Sequence[int]
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some images and what is known of them.
+    """Images with their labels.
 
     Args:
-        images: (B, C, H, W), uint8 out of a dataset, float out of a loader.
-        labels: (B,) class indices.
-        index: (B,) where in the dataset each is.
-        extras: more of it by name, (B, ...): ``pose``, ``second_label``, ``originals``, ``elevation``.
+        images: images (B, C, H, W), uint8 from a dataset, float in 0..1 from a loader.
+        labels: class indices (B,).
+        index: numbers of the images in their dataset (B,).
+        extras: other tensors (B, ...) by name, such as ``pose``, ``second_label``, ``originals`` or ``elevation``; each
+            is an attribute too, as ``batch.pose``.
     """
 
     images: Tensor
@@ -50,7 +51,7 @@ class Batch:
         return len(self.labels)
 
     def __getattr__(self, name: str) -> Tensor:
-        extras = self.__dict__.get("extras", {})  # none yet while it is unpickled
+        extras = self.__dict__.get("extras", {})  # not set yet while the batch is unpickled
         if name not in extras:
             raise _unknown(self, name, extras)
         return extras[name]
@@ -68,20 +69,20 @@ class Batch:
         return self.extras.get(_ORIGINALS, self.images)
 
     def to(self, device: torch.device | str) -> Batch:
-        """The same batch on a device."""
+        """Copy of the batch on a device."""
         extras = {name: value.to(device) for name, value in self.extras.items()}
         return Batch(self.images.to(device), self.labels.to(device), self.index.to(device), extras)
 
 
 @dataclass(frozen=True)
 class Info:
-    """What a dataset says of itself.
+    """Name, split and classes of a dataset.
 
     Args:
-        name: as in ``load_dataset(name)``.
+        name: name of the dataset, as in ``load_dataset(name)``.
         split: ``"train"`` or ``"test"``.
         classes: names of the classes, in order of their labels.
-        note: what a reader of results must know: that it is a stand-in, or a small part.
+        note: remark for readers of results, such as "a stand-in for aff-NIST".
     """
 
     name: str
@@ -91,32 +92,32 @@ class Info:
 
 
 class ImageDataset(torch.utils.data.Dataset, ABC):
-    """Images with labels, by index; a torch Dataset too, so that a DataLoader takes it.
+    """Labelled images by index; also a torch Dataset, so that a DataLoader takes it.
 
     Attributes:
         info: name, split, classes and note.
         shape: (C, H, W) of an image.
-        drawn: extras that are images too, (N, M, C, H, W), and how many M each has.
+        image_extras: names of the extras that are images, (N, M, C, H, W), with the number M of each.
     """
 
     info: Info
     shape: tuple[int, int, int]
-    drawn: Mapping[str, int] = {}
+    image_extras: Mapping[str, int] = {}
 
     @abstractmethod
     def __len__(self) -> int: ...
 
     @abstractmethod
     def batch(self, index: Indices, epoch: int = 0) -> Batch:
-        """The images of an index (B,), uint8; ``epoch`` matters to datasets that are drawn afresh each epoch."""
+        """Images in uint8, labels and extras of an index (B,); ``epoch`` matters to datasets that change by epoch."""
 
     @abstractmethod
-    def facts(self, index: Indices, epoch: int = 0) -> Mapping[str, Tensor]:
-        """Labels and extras of an index, without its images where that is cheaper."""
+    def annotations(self, index: Indices, epoch: int = 0) -> Mapping[str, Tensor]:
+        """Labels and extras of an index (B,) by name, without extras that are images."""
 
     @abstractmethod
     def to(self, device: torch.device | str) -> ImageDataset:
-        """The same dataset on a device, where batches and augmentation then happen."""
+        """Copy of the dataset on a device, where batches are made and augmented."""
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -136,19 +137,19 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
     @property
     def labels(self) -> Tensor:
         """All class indices, (N,)."""
-        return self._facts["labels"]
+        return self._annotations["labels"]
 
     @property
     def extras(self) -> Mapping[str, Tensor]:
-        """What else is known of all images, by name."""
+        """Extras of all images, (N, ...) each, by name."""
         return {name: getattr(self, name) for name in self._extra_names}
 
     def __getattr__(self, name: str) -> Tensor:
-        private = name.startswith("_") or "info" not in self.__dict__  # no info yet while it is unpickled
+        private = name.startswith("_") or "info" not in self.__dict__  # info is not set yet while it is unpickled
         names = () if private else self._extra_names
         if name not in names:
             raise _unknown(self, name, names)
-        return self._everything.extras[name] if name in self.drawn else self._facts[name]
+        return self._everything.extras[name] if name in self.image_extras else self._annotations[name]
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
         if not isinstance(index, Integral):
@@ -167,15 +168,15 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
         )
 
     def class_counts(self) -> Tensor:
-        """How many images each class has."""
+        """Number of images of each class, in order of the labels."""
         return torch.bincount(self.labels.cpu(), minlength=len(self.classes))
 
     def subset(self, index: Indices) -> ImageDataset:
-        """These images only, in this order."""
+        """Dataset of these images only, in this order."""
         return Subset(self, as_index(index, len(self)))
 
     def limit(self, count: int | None, seed: int = 0) -> ImageDataset:
-        """At most so many images, chosen at random by the seed, for a folder's images come class by class."""
+        """Dataset of at most ``count`` images, chosen by the seed: the first ones of a folder would be of one class."""
         if count is None:
             return self
         require_positive(limit=count)
@@ -184,47 +185,47 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
         return self.subset(permutation(seed, 0, len(self), "limit")[:count].sort().values)
 
     @property
-    def changes(self) -> bool:
-        """Whether an image is another one in another epoch."""
+    def changes_by_epoch(self) -> bool:
+        """True if an image of an index differs from epoch to epoch."""
         return False
 
-    def kept(self) -> ImageDataset:
-        """The same images, each drawn once and then kept, if they never change and take no more than 1 GiB."""
-        if self.changes or self.drawn or len(self) * math.prod(self.shape) > _KEPT_MOST:
+    def in_memory(self) -> ImageDataset:
+        """The same images, stored, so that each is drawn once; itself if they change or take more than 1 GiB."""
+        if self.changes_by_epoch or self.image_extras or len(self) * math.prod(self.shape) > _IN_MEMORY_MOST:
             return self
         return StoredDataset(self.info, self.images, self.labels, self.extras)
 
-    def chunks(self) -> tuple[Tensor, ...]:
-        """All indices, as many at a time as make a batch of a few megabytes."""
+    def index_chunks(self) -> tuple[Tensor, ...]:
+        """All indices, split so that the batch of each part takes a few megabytes."""
         return torch.arange(len(self)).split(max(1, _CHUNK_PIXELS // math.prod(self.shape)))
 
     @cached_property
-    def _facts(self) -> Mapping[str, Tensor]:
-        return self.facts(torch.arange(len(self)))
+    def _annotations(self) -> Mapping[str, Tensor]:
+        return self.annotations(torch.arange(len(self)))
 
     @cached_property
     def _everything(self) -> Batch:
-        copies = 1 + sum(self.drawn.values())
+        copies = 1 + sum(self.image_extras.values())
         require_memory(len(self) * copies, self.shape, f"all {len(self):,} images of {self.info.name}")
-        parts = [self.batch(index) for index in self.chunks()]
+        parts = [self.batch(index) for index in self.index_chunks()]
         extras = {name: torch.cat([part.extras[name] for part in parts]) for name in parts[0].extras}
         images, labels = torch.cat([part.images for part in parts]), torch.cat([part.labels for part in parts])
         return Batch(images, labels, torch.arange(len(self)), extras)
 
     @cached_property
     def _extra_names(self) -> tuple[str, ...]:
-        """Of what else is known, found out from one image."""
-        return (*(name for name in self.facts(torch.arange(1)) if name != "labels"), *self.drawn)
+        """Names of the extras, read from the first image."""
+        return (*(name for name in self.annotations(torch.arange(1)) if name != "labels"), *self.image_extras)
 
 
 class StoredDataset(ImageDataset):
-    """Images that are decoded once and kept.
+    """Dataset whose images are one tensor.
 
     Args:
-        info: name, split, classes, note.
-        images: (N, C, H, W) in uint8.
-        labels: (N,) class indices.
-        extras: what else is known, (N, ...) each.
+        info: name, split, classes and note.
+        images: images (N, C, H, W) in uint8.
+        labels: class indices (N,).
+        extras: other tensors (N, ...) by name.
     """
 
     def __init__(self, info: Info, images: Tensor, labels: Tensor, extras: Mapping[str, Tensor] | None = None) -> None:
@@ -251,8 +252,8 @@ class StoredDataset(ImageDataset):
     def __len__(self) -> int:
         return len(self._images)
 
-    def kept(self) -> StoredDataset:
-        """Itself."""
+    def in_memory(self) -> StoredDataset:
+        """The dataset itself."""
         return self
 
     @property
@@ -265,57 +266,57 @@ class StoredDataset(ImageDataset):
         """All class indices, (N,)."""
         return self._columns["labels"]
 
-    def facts(self, index: Indices, epoch: int = 0) -> Mapping[str, Tensor]:
-        """Labels and extras of an index."""
+    def annotations(self, index: Indices, epoch: int = 0) -> Mapping[str, Tensor]:
+        """Labels and extras of an index (B,) by name."""
         index = as_index(index, len(self))
         return {name: column[index.to(column.device)] for name, column in self._columns.items()}
 
     def batch(self, index: Indices, epoch: int = 0) -> Batch:
-        """The images of an index (B,), uint8."""
+        """Images in uint8, labels and extras of an index (B,)."""
         index = as_index(index, len(self))
-        facts = dict(self.facts(index))
+        annotations = dict(self.annotations(index))
         images = self._images.index_select(0, index.to(self._images.device))
-        return Batch(images, facts.pop("labels"), index, facts)
+        return Batch(images, annotations.pop("labels"), index, annotations)
 
     def to(self, device: torch.device | str) -> StoredDataset:
-        """The same dataset on a device, where batches and augmentation then happen."""
+        """Copy of the dataset on a device, where batches are made and augmented."""
         columns = {name: column.to(device) for name, column in self._columns.items()}
         return StoredDataset(self.info, self._images.to(device), columns.pop("labels"), columns)
 
 
 class Subset(ImageDataset):
-    """Some images of another dataset; nothing is copied until it is asked for."""
+    """Some images of another dataset; none is copied before a batch is asked for."""
 
     def __init__(self, parent: ImageDataset, index: Tensor) -> None:
         if not len(index):
             raise ValueError("a subset has one image at least")
         self.parent, self.index = parent, index
-        self.info, self.shape, self.drawn = parent.info, parent.shape, parent.drawn
+        self.info, self.shape, self.image_extras = parent.info, parent.shape, parent.image_extras
 
     def __len__(self) -> int:
         return len(self.index)
 
     @property
-    def changes(self) -> bool:
-        """As the parent's do."""
-        return self.parent.changes
+    def changes_by_epoch(self) -> bool:
+        """True if an image of an index differs from epoch to epoch."""
+        return self.parent.changes_by_epoch
 
-    def facts(self, index: Indices, epoch: int = 0) -> Mapping[str, Tensor]:
-        """Labels and extras of an index."""
-        return self.parent.facts(self.index[as_index(index, len(self))], epoch)
+    def annotations(self, index: Indices, epoch: int = 0) -> Mapping[str, Tensor]:
+        """Labels and extras of an index (B,) by name."""
+        return self.parent.annotations(self.index[as_index(index, len(self))], epoch)
 
     def batch(self, index: Indices, epoch: int = 0) -> Batch:
-        """The images of an index (B,), uint8; the batch's index counts within the subset."""
+        """Images in uint8, labels and extras of an index (B,); the batch's index counts within the subset."""
         index = as_index(index, len(self))
         return replace(self.parent.batch(self.index[index], epoch), index=index)
 
     def to(self, device: torch.device | str) -> Self:
-        """The same subset on a device."""
+        """Copy of the subset on a device."""
         return type(self)(self.parent.to(device), self.index)
 
 
 def as_index(index: Indices, length: int) -> Tensor:
-    """Which images of ``length``, as whole numbers (B,): of those, or of a mask (length,)."""
+    """Indices (B,) of images out of ``length``, from indices or from a mask (length,), checked."""
     chosen = torch.as_tensor(index).cpu()
     if chosen.dtype == torch.bool and chosen.shape == (length,):
         return chosen.nonzero()[:, 0]
@@ -331,7 +332,7 @@ def as_index(index: Indices, length: int) -> Tensor:
 
 
 def require_memory(count: int, shape: Sequence[int], what: str) -> None:
-    """Refuse to keep more images than the machine has memory for."""
+    """Raise a DataError if images need more than three quarters of the machine's memory."""
     needed = count * torch.Size(shape).numel()
     have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if needed > have * 3 // 4:

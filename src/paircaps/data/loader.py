@@ -1,7 +1,9 @@
 """Batches of a dataset, in an order that is a pure function of (seed, epoch).
 
-Any batch can be had by its number, so there is nothing to save for a resume: continue with the next number. In several
-processes each takes its share of every batch: two with half of 128 each see just what one with 128 sees.
+Written by hand in place of torch's DataLoader so that a resumed training is exactly the same: a batch is known by its
+epoch and number alone, so there is no state to save, and training goes on with the next number. Several processes share
+every batch: two with half of 128 images each see together what one with 128 sees. Images are one tensor in memory, so
+there are no workers.
 """
 
 from __future__ import annotations
@@ -21,18 +23,18 @@ from paircaps.data.randomness import permutation, uniform
 
 @dataclass(frozen=True)
 class Loader:
-    """Batches by epoch and step.
+    """Batches of a dataset by epoch and step.
 
     Args:
-        dataset: where images come from; batches are made where its tensors are.
-        batch_size: images in a batch, of all processes together.
-        augment: what happens to them; images become floats in 0..1 in any case. It is the images alone that change:
-            poses and originals are those of the dataset.
-        seed: of the order and the augmentation.
-        shuffle: every epoch in another order; otherwise in the dataset's.
+        dataset: dataset to read; batches are made on its device.
+        batch_size: number of images in a batch, of all processes together.
+        augment: augmentation of the images, which become floats in 0..1 in any case. Only images change: poses and
+            originals stay those of the dataset.
+        seed: seed of the order and the augmentation.
+        shuffle: take the images of every epoch in another order; otherwise in the dataset's order.
         drop_last: leave out a last batch that is not full.
-        rank: which share of every batch is this process's; of a last batch that is not full it may be empty.
-        world_size: how many processes share it.
+        rank: number of this process, which takes its share of every batch; that of a last batch may be empty.
+        world_size: number of processes that share every batch.
     """
 
     dataset: ImageDataset
@@ -65,7 +67,7 @@ class Loader:
             )
 
     def __len__(self) -> int:
-        """Batches in an epoch."""
+        """Number of batches in an epoch."""
         full, rest = divmod(len(self.dataset), self.batch_size)
         return full + (rest > 0 and not self.drop_last)
 
@@ -73,20 +75,20 @@ class Loader:
         raise TypeError("a loader has many epochs: for batch in loader.epoch(0)")
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch, from a step on."""
+        """Batches of an epoch, from step ``start`` on."""
         require_not_negative(start=start)
         order = self.order(epoch)
         return (self._batch(order, epoch, step) for step in range(start, len(self)))
 
     def batch(self, epoch: int, step: int) -> Batch:
-        """One batch: this process's share of it."""
+        """Share of one batch that belongs to this process."""
         require_whole(step=step)
         if not 0 <= step < len(self):
             raise IndexError(f"step {step} of an epoch of {len(self)} batches")
         return self._batch(self.order(epoch), epoch, step)
 
     def order(self, epoch: int) -> Tensor:
-        """All indices of the dataset as they come in an epoch, (N,)."""
+        """Indices of all images (N,) in the order of an epoch."""
         require_not_negative(epoch=epoch)
         length = len(self.dataset)
         return permutation(self.seed, epoch, length) if self.shuffle else torch.arange(length)
@@ -98,5 +100,5 @@ class Loader:
         images = batch.images
         if self.augment is not None:
             images = self.augment.apply(images, uniform(self.seed, epoch, index, self.augment.draws, "augment"))
-        drawn = {name: as_float(batch.extras[name]) for name in self.dataset.drawn}
-        return replace(batch, images=as_float(images), extras={**batch.extras, **drawn})
+        image_extras = {name: as_float(batch.extras[name]) for name in self.dataset.image_extras}
+        return replace(batch, images=as_float(images), extras={**batch.extras, **image_extras})

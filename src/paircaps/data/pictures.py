@@ -1,4 +1,4 @@
-"""One picture, out of a file of any kind and size, as a tensor of the size wanted."""
+"""Decode a picture of any format and size to a tensor of a given size, within bounded memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = {".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".webp"}
 UNREAD = {".gif", ".tif", ".tiff", ".svg", ".heic", ".heif", ".avif", ".jxl", ".jp2", ".ico", ".psd", ".tga"}
-"""Pictures too, but of kinds that are not read; one among the others is an error, not a file to pass over."""
+"""Suffixes of picture formats that are not read; such a file among the pictures is an error."""
 
 MAX_PIXELS = 64_000_000
 PILLOW_MOST = 178_956_970
@@ -33,7 +33,7 @@ PILLOW_MOST = 178_956_970
 _FILE_MOST = 256 << 20
 _FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
 _DETAIL = 4
-"""How many times the wanted size a picture keeps before it is resized with care."""
+"""A picture is first averaged down to this many times the wanted size, then resized."""
 
 _LARGE, _STRIP, _LONGEST = 1 << 20, 1 << 18, 1 << 15
 _ORIENTATION = 0x0112
@@ -50,7 +50,7 @@ FITS: tuple[Fit, ...] = ("crop", "pad", "stretch")
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a picture's file, if it is of a sensible size."""
+    """Content of a picture file; a DataError if it is too large for one."""
     size = file_size(path)
     if size > _FILE_MOST:
         raise DataError(f"{path}: {size:,} bytes are too many for a picture, {_FILE_MOST:,} at most")
@@ -70,17 +70,18 @@ def decode_picture(
     max_pixels: int = MAX_PIXELS,
     max_memory: int | None = None,
 ) -> Tensor:
-    """A picture as (channels, *size) in uint8.
+    """Decode a picture to (channels, *size) in uint8.
 
     Args:
-        content: of a PNG, JPEG, BMP or WebP file, whatever its name says; of an animation, the first picture.
-        name: for messages.
+        content: bytes of a PNG, JPEG, BMP or WebP file, whatever its name says; of an animation, the first picture.
+        name: name of the picture in messages.
         size: a side, or (height, width).
         channels: 1 for grey, 3 for colour.
-        fit: how another aspect is dealt with: cut off what is too long, pad with black, or distort.
-        background: the grey that shows through where the picture is transparent.
-        max_pixels: refuse a picture that unpacks to more.
-        max_memory: refuse a picture that needs more bytes than this while it is unpacked; no bound unless told.
+        fit: how a picture of another aspect is fitted: ``"crop"`` what is too long, ``"pad"`` with black, or
+            ``"stretch"``.
+        background: grey level behind transparent pixels.
+        max_pixels: most pixels of the picture in its file.
+        max_memory: most bytes that decoding may take; no bound without it.
     """
     require_extra("reading pictures", "PIL")
     from PIL import Image, UnidentifiedImageError
@@ -120,7 +121,7 @@ def _too_large(name: str, seen: str, most: int) -> DataError:
 
 
 def _require_memory_for(picture: Image.Image, whole: int, name: str, most: int) -> None:
-    """Refuse a picture that would take too much, of ``whole`` pixels in its file, before it is decoded."""
+    """Raise a DataError for a picture of ``whole`` pixels in its file whose decoding takes more than ``most`` bytes."""
     if max(picture.size) > _LONGEST:
         raise DataError(
             f"{name}: {picture.width}×{picture.height} is too long here, a side has {_LONGEST:,} pixels at most"
@@ -137,9 +138,9 @@ def _require_memory_for(picture: Image.Image, whole: int, name: str, most: int) 
 
 
 def _small_enough(picture: Image.Image, side: int, channels: int, background: int) -> Image.Image:
-    """Upright, opaque and in eight bits; a picture with far more pixels than are wanted strip by strip, averaged.
+    """Make a picture upright, opaque and eight bits a channel; average a large one down, strip by strip.
 
-    So what is needed beside the decoded picture itself stays small.
+    Strips keep the memory beside the decoded picture itself small.
     """
     from PIL import Image, ImageOps
 
@@ -159,14 +160,14 @@ def _small_enough(picture: Image.Image, side: int, channels: int, background: in
 
 
 def eight_bit(picture: Image.Image, channels: int, background: int = 255) -> Image.Image:
-    """Upright, opaque, eight bits a channel, grey or colour."""
+    """Make a picture upright, opaque and eight bits a channel, grey or colour."""
     from PIL import ImageOps
 
     return opaque(ImageOps.exif_transpose(picture), channels, background)
 
 
 def opaque(picture: Image.Image, channels: int, background: int = 255) -> Image.Image:
-    """Eight bits a channel, grey or colour, with the background where it is transparent; as it lies in its file."""
+    """Make a picture opaque and eight bits a channel, grey or colour; its EXIF orientation is not applied."""
     from PIL import Image
 
     if picture.mode in SIXTEEN_BIT:
@@ -197,6 +198,6 @@ def _fitted(picture: Image.Image, size: tuple[int, int], fit: Fit) -> Image.Imag
 
 
 def as_tensor(picture: Image.Image) -> Tensor:
-    """A grey or colour picture of eight bits as (C, H, W)."""
+    """Tensor (C, H, W) of a grey or colour picture of eight bits a channel."""
     pixels = np.array(picture)
     return torch.from_numpy(pixels.reshape(*pixels.shape[:2], -1)).permute(2, 0, 1).contiguous()

@@ -43,13 +43,14 @@ def list_datasets() -> list[str]:
 
 
 def all_metadata() -> list[Metadata]:
-    """Metadata of all datasets that have some, in order of registration."""
+    """Metadata of all datasets that have some, those of plug-ins too, in order of registration."""
+    list_datasets()  # imports the plug-ins
     return list(_METADATA.values())
 
 
 def dataset_metadata(name: str | Path) -> Metadata | None:
     """Metadata of a dataset; None for one registered without, for a folder of pictures and for an unknown name."""
-    return _METADATA.get(str(name))
+    return _METADATA[str(name)] if str(name) in _DATASETS and str(name) in _METADATA else None
 
 
 def require_metadata(name: str) -> Metadata:
@@ -76,7 +77,7 @@ def source_metadata(metadata: Metadata) -> Metadata:
 
 def offline_options(name: str) -> dict[str, object]:
     """Options that keep a dataset from being downloaded; none for one that takes no ``download``, or for a path."""
-    if name not in list_datasets() or "download" not in inspect.signature(_DATASETS.factory(name)).parameters:
+    if name not in _DATASETS or "download" not in inspect.signature(_DATASETS.factory(name)).parameters:
         return {}
     return {"download": False}
 
@@ -96,7 +97,7 @@ def folder_path(name: str | Path, *, bare: bool = False) -> Path | None:
     path = Path(name).expanduser()
     if isinstance(name, Path) or os.sep in name:
         return path
-    return path if bare and name and name not in list_datasets() and path.is_dir() else None
+    return path if bare and name and name not in _DATASETS and path.is_dir() else None
 
 
 def load_dataset(

@@ -1,4 +1,4 @@
-"""Any torch Dataset of pictures and labels, decoded once like the others."""
+"""Wrap any torch Dataset of images and labels as a stored dataset."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _COLOUR_MODES = ("RGB", "RGBA", "P", "CMYK", "YCbCr", "HSV", "LAB")
 def wrap_dataset(
     dataset: Any, classes: Sequence[str] | None = None, name: str = "wrapped", split: str = "train"
 ) -> StoredDataset:
-    """Whatever has a length and gives (image, label) by index, as a dataset of this library.
+    """Read everything of an object that has a length and gives (image, label) by index.
 
     Args:
         dataset: a ``torch.utils.data.Dataset`` of pictures: PIL images, uint8 tensors (C, H, W), floats in 0..1, or
             arrays (H, W) or (H, W, C) in uint8, all of one size.
-        classes: their names; without them, the labels as text.
-        name: what it is called in messages and results.
-        split: what part it is.
+        classes: names of the classes; the labels as text without them.
+        name: name of the dataset in messages and results.
+        split: name of the split.
     """
     if isinstance(classes, str):
         raise TypeError(f"classes must be a list of names, got {classes!r}")
@@ -68,7 +68,7 @@ def _item(dataset: Any, number: int, name: str) -> tuple[Tensor, int]:
 
 
 def _bytes(image: Any, what: str) -> Tensor:
-    """An image of any of the kinds as (C, H, W) in uint8."""
+    """Tensor (C, H, W) in uint8 of an image of any supported kind."""
     require_extra("reading pictures", "PIL")
     from PIL import Image
 

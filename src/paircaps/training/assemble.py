@@ -109,7 +109,7 @@ def training_loader(recipe: Recipe, datasets: Datasets, processes: Processes) ->
         RecipeError: if the batch size or the augmentation does not fit the images or the processes.
     """
     steps = augmentation(recipe.augment)
-    if steps is not None and datasets.train.drawn and recipe.loss.decoder != "none":
+    if steps is not None and datasets.train.image_extras and recipe.loss.decoder != "none":
         raise RecipeError("augment: these images are drawn beside their originals, which would not be augmented")
     size = recipe.train.batch_size
     if size % processes.world_size:

@@ -72,8 +72,8 @@ def load_datasets(settings: Data) -> Datasets:
     test = open_dataset(tested_name(settings), "test", settings.folder, tested_options(settings))
     _require_alike(whole, test)
     train, validation = hold_back(whole, settings.validation, settings.seed)
-    validation = None if validation is None else validation.kept()
-    return Datasets(train.kept(), validation, test.limit(settings.limit, settings.seed))
+    validation = None if validation is None else validation.in_memory()
+    return Datasets(train.in_memory(), validation, test.limit(settings.limit, settings.seed))
 
 
 def tested_name(settings: Data) -> str:

@@ -177,7 +177,7 @@ def test_every_other_digit_is_as_likely_a_partner():
     labels = torch.tensor([0] * 5 + [1] * 3 + [2] * 2)
     digits = StoredDataset(Info("d", "train", tuple("012")), torch.zeros(10, 1, 4, 4, dtype=torch.uint8), labels)
     dataset = SyntheticDataset(Info("m", "train", tuple("012")), digits, OverlappingDigits((4, 4), 0), 50_000)
-    partner = dataset.facts(torch.arange(50_000))["partner"]
+    partner = dataset.annotations(torch.arange(50_000))["partner"]
     own = torch.arange(50_000) % 10
     counts = torch.bincount(own * 10 + partner, minlength=100).reshape(10, 10)
     same = labels[:, None] == labels[None]

@@ -23,9 +23,9 @@ def read_idx(path: Path, rank: int, most: int | None = None) -> np.ndarray:
     """Read the array of bytes in an idx file, gzipped or not.
 
     Args:
-        path: the file.
+        path: path of the file.
         rank: number of axes it must have: 3 for images (N, H, W), 1 for labels (N,).
-        most: refuse a file that unpacks to more bytes than this.
+        most: most bytes that the file may unpack to; what it can hold without it.
     """
     with open_stream(path, most) as stream:
         magic = bytes(stream.take(4, "the magic number"))
@@ -42,9 +42,9 @@ def read_norb(path: Path, rank: int, most: int | None = None) -> np.ndarray:
     """Read the array of bytes or whole numbers in a NORB matrix file, gzipped or not.
 
     Args:
-        path: the file.
+        path: path of the file.
         rank: number of axes it must have.
-        most: refuse a file that unpacks to more bytes than this.
+        most: most bytes that the file may unpack to; what it can hold without it.
     """
     with open_stream(path, most) as stream:
         magic, axes = (int(value) for value in np.frombuffer(stream.take(8, "the header"), "<u4"))

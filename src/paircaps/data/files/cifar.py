@@ -1,4 +1,4 @@
-"""CIFAR-10's binary format: a byte of label and 3×32×32 of pixels, image after image, loose or in the official tar."""
+"""CIFAR-10's binary format: a byte of label and 3×32×32 bytes of pixels an image, in .bin files or a tar of them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _parse(stream: ByteStream, content: bytearray, md5: str | None) -> CifarBatc
 
 
 def _require_harmless(stream: ByteStream, member: tarfile.TarInfo) -> None:
-    """Nothing is unpacked to disk, so a link or ``..`` does no harm; but an archive with one is not the official."""
+    """Raise a DataError for links or ``..``: harmless, as nothing goes to disk, but not in the published archive."""
     if member.name.startswith("/") or ".." in member.name.split("/"):
         raise stream.error(f"holds {member.name!r}, which would lead out of the folder: not the official archive")
     if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.DIRTYPE) or member.issparse():
@@ -91,7 +91,7 @@ def _require_harmless(stream: ByteStream, member: tarfile.TarInfo) -> None:
 
 
 class _Forward:
-    """What tarfile needs of a file to read it as a stream."""
+    """File object with the one method that tarfile needs to read a stream."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream

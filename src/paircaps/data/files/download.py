@@ -1,4 +1,4 @@
-"""Downloads: checked before use, each mirror in turn, one process at a time, nothing left half-written."""
+"""Download files: checksums compared, mirrors tried in turn, one process at a time, no partial files left."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def fetch(metadata: Metadata, file: DataFile, root: Root = None) -> Path:
 
 
 def _tidy(folder: Path, lock: Path) -> None:
-    """Leave nothing but what was fetched: no lock, and no folder with nothing in it."""
+    """Remove the lock, and the folder if it is empty."""
     with suppress(OSError):
         lock.unlink()
         folder.rmdir()
 
 
 def _destination(metadata: Metadata, root: Root) -> Path:
-    """The first data folder that can be written to; one that was given is the only choice."""
+    """First data folder that can be written to; a folder given by hand is the only choice."""
     folders = data_folders(root)[:1] if root is not None else data_folders()
     missing = [folder for folder in folders[:-1] if root is None and not folder.is_dir()]
     if missing:
@@ -69,7 +69,7 @@ def _destination(metadata: Metadata, root: Root) -> Path:
 
 
 def _try_each(metadata: Metadata, file: DataFile, path: Path) -> None:
-    """Each address in turn, until one gives the right file."""
+    """Try each address until one gives the right file."""
     import pooch
     import requests
 
@@ -89,7 +89,7 @@ def _try_each(metadata: Metadata, file: DataFile, path: Path) -> None:
 
 
 def _brief(error: Exception) -> str:
-    """What went wrong, without the layers of a connection pool's report."""
+    """Short reason of an error, without the layers of a connection pool's report."""
     text = str(error)
     if "hash" in text and "does not match" in text:
         return "what came has another checksum"
@@ -100,14 +100,14 @@ def _brief(error: Exception) -> str:
 
 
 class _Downloader:
-    """What pooch calls to fetch a URL: redirects are followed by hand, sizes held to what is published."""
+    """Downloader for pooch that checks redirects and stops at the published size."""
 
     def __init__(self, file: DataFile) -> None:
         self.file = file
         self.most = file.size or _UNKNOWN_MOST
 
     def __call__(self, fname: str, action: Any, pooch: Any, *, check_only: bool | None = None) -> None:
-        """Write what the address ``fname`` has to the file ``action``: pooch's names."""
+        """Write the content of the address ``fname`` to the file ``action``; the names are pooch's."""
         from pooch import HTTPDownloader
 
         final = final_address(fname)
@@ -122,7 +122,7 @@ class _Downloader:
 
 
 def final_address(url: str) -> str:
-    """Where redirects lead; never from https to http, where anyone on the way could answer."""
+    """Address that redirects lead to; one from https to http is refused, since anyone on the way could answer it."""
     import requests
 
     for _ in range(_REDIRECTS):
@@ -139,18 +139,18 @@ def final_address(url: str) -> str:
 
 
 class _Capped:
-    """A file that refuses to grow beyond what it should become, so that a wrong answer cannot fill the disk."""
+    """File that cannot grow beyond a given size, so that a wrong answer cannot fill the disk."""
 
     def __init__(self, file: IO[bytes], most: int) -> None:
         self._file, self._left = file, most
 
     def write(self, data: bytes) -> int:
-        """Write, while there is room."""
+        """Write bytes, or raise a DataError if they are too many."""
         self._left -= len(data)
         if self._left < 0:
             raise DataError("sends more than the published size")
         return self._file.write(data)
 
     def flush(self) -> None:
-        """As of any file."""
+        """Flush the file."""
         self._file.flush()

@@ -16,14 +16,14 @@ from paircaps.data.metadata import DataFile, Metadata
 from paircaps.data.registry import all_metadata, require_metadata, source_metadata
 
 Root = Path | str | None
-"""A folder given by hand, to look in first and to download to."""
+"""Folder given by hand, to look in first and to download to; None for none."""
 
 VARIABLE = "PAIRCAPS_DATA"
 _CHUNK = 1 << 20
 
 
 def user_cache() -> Path:
-    """The folder of this user's cache that downloads go to."""
+    """Folder of the user's cache for downloads."""
     require_extra("finding datasets", "pooch")
     import pooch
 
@@ -40,7 +40,7 @@ def data_folders(root: Root = None) -> list[Path]:
 
 
 def require_folder(root: Root) -> None:
-    """Refuse a folder given by hand that is not there, where nothing is going to make it."""
+    """Raise a DataError if a folder given by hand does not exist."""
     if root is not None and not Path(root).expanduser().is_dir():
         raise DataError(f"{root}: {'not a' if Path(root).expanduser().exists() else 'no such'} folder")
 
@@ -66,7 +66,7 @@ def locate(metadata: Metadata, split: str, root: Root = None, download: bool = T
 
 
 def _fetch_all(metadata: Metadata, files: tuple[DataFile, ...], root: Root) -> list[Path]:
-    """Fetch what is not here; where several fail, say so of each, for a person has to fetch them all."""
+    """Fetch files that are not here; an error names all that failed, for a person has to fetch them all."""
     from paircaps.data.files.download import fetch
 
     paths, failures = [], []
@@ -81,7 +81,7 @@ def _fetch_all(metadata: Metadata, files: tuple[DataFile, ...], root: Root) -> l
 
 
 def find(metadata: Metadata, split: str, root: Root = None) -> list[Path] | None:
-    """The files of a split if all of one of its sets are here."""
+    """Paths of the files of a split, if all files of one of its sets are here; otherwise None."""
     for files in metadata.files[split]:
         paths = [find_file(metadata, file, root) for file in files]
         if all(paths):
@@ -90,7 +90,7 @@ def find(metadata: Metadata, split: str, root: Root = None) -> list[Path] | None
 
 
 def find_file(metadata: Metadata, file: DataFile, root: Root = None) -> Path | None:
-    """Where a file is: the first place that has it."""
+    """Path of a file in the first folder that has it, or None."""
     for path in _candidates(metadata, file, root):
         if _is_there(path) and not _is_of_another(metadata, file, path):
             return path
@@ -109,14 +109,14 @@ def missing_splits(name: str, root: Root = None) -> list[str]:
 
 
 def require_published_files(metadata: Metadata, split: str, paths: list[Path]) -> None:
-    """Refuse files of a split, as :func:`locate` returned them, that are not the published ones."""
+    """Raise a DataError if one of the files of a split, as :func:`locate` returns them, is not the published one."""
     files = [file for alternative in metadata.files[split] for file in alternative]
     for path in paths:
         require_published(path, next(file for file in files if path.name in (file.name, *file.also)))
 
 
 def require_published(path: Path, file: DataFile) -> None:
-    """Refuse a file that is not the published one, byte for byte or at least in what it unpacks to."""
+    """Raise a DataError for a file that is not the published one, in its bytes or in what it unpacks to."""
     known = file.md5 or file.content_md5
     if known is None:
         return
@@ -138,7 +138,7 @@ def require_published(path: Path, file: DataFile) -> None:
 
 
 def checksum(path: Path, content: bool = False, most: int | None = None) -> str:
-    """The md5 of a file, or of what it unpacks to."""
+    """md5 of a file, or of what it unpacks to."""
     md5 = hashlib.md5(usedforsecurity=False)
     if content:
         with open_stream(path, most) as stream:
@@ -174,7 +174,7 @@ def _is_there(path: Path) -> bool:
 
 
 def _is_of_another(metadata: Metadata, file: DataFile, path: Path) -> bool:
-    """Whether a file is the published one of another dataset: Fashion-MNIST's files have the names of MNIST's."""
+    """True if a file is the published one of another dataset: Fashion-MNIST's files have the names of MNIST's."""
     if path.parent.name in metadata.folders:
         return False
     others = {

@@ -42,12 +42,11 @@ class _Tag(NamedTuple):
 
 
 def read_mat(stream: ByteStream, wanted: Mapping[str, int]) -> dict[str, np.ndarray]:
-    """The arrays of these names, a structure's fields as ``name.field``; in MATLAB's order of axes.
+    """Read arrays by name, a field of a structure as ``name.field``; axes are in MATLAB's order.
 
     Args:
-        stream: the file.
-        wanted: names, and how many bytes each may have at most; one that is missing is an error, what else is in the
-            file is skipped.
+        stream: content of the file.
+        wanted: names of the arrays, with the most bytes of each; a missing one is an error, other arrays are skipped.
     """
     order = _byte_order(stream)
     found: dict[str, np.ndarray] = {}

@@ -1,7 +1,7 @@
-"""Bytes of a file, taken forward only, and never more of them than there can be.
+"""Read a file forwards, in memory bounded by its size; all readers of file formats use this.
 
-Every reader of a file format stands on this. A header may claim anything; a claim is compared with what the file can
-hold before a byte of memory is spent on it, and what is read grows with what is really there.
+The header of a damaged or hostile file may claim any size. A claim is compared with what the file can hold before
+memory is taken for it, and memory grows with the bytes that are really read.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from pathlib import Path
 from paircaps.data.errors import DataError, cannot
 
 DEFLATE_MOST = 1032
-"""Deflate cannot shrink anything by more than this."""
+"""Largest factor by which deflate can shrink anything."""
 
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
 class ByteStream:
-    """Bytes to come, at most ``most`` of them.
+    """Stream of at most ``most`` bytes.
 
     Args:
-        name: of the file, for messages.
-        read: gives up to so many bytes, none at the end.
-        most: how many there can be.
+        name: name of the file in messages.
+        read: function that returns up to a given number of bytes, none at the end.
+        most: most bytes that can follow.
     """
 
     def __init__(self, name: str, read: Callable[[int], bytes], most: int) -> None:
@@ -39,7 +39,7 @@ class ByteStream:
         self._ahead = b""
 
     def some(self, size: int) -> bytes:
-        """Up to ``size`` bytes, none only at the end."""
+        """Read up to ``size`` bytes; none means the end."""
         if self._ahead:
             chunk, self._ahead = self._ahead, b""
         elif self.most:
@@ -52,7 +52,7 @@ class ByteStream:
         return chunk
 
     def take(self, count: int, what: str) -> bytearray:
-        """The next ``count`` bytes, exactly; ``what`` they are, for messages."""
+        """Read exactly ``count`` bytes; ``what`` they are is for messages."""
         taken = bytearray()
         try:
             for chunk in self._chunks(count, what):
@@ -62,41 +62,41 @@ class ByteStream:
         return taken
 
     def skip(self, count: int, what: str) -> None:
-        """Pass over ``count`` bytes."""
+        """Skip ``count`` bytes."""
         for _ in self._chunks(count, what):
             pass
 
     def rest(self) -> bytearray:
-        """All that follows."""
+        """Read all bytes that follow."""
         taken = bytearray()
         while chunk := self.some(_CHUNK):
             taken += chunk
         return taken
 
     def drain(self) -> None:
-        """Pass over all that follows."""
+        """Skip all bytes that follow."""
         while self.some(_CHUNK):
             pass
 
     def expect(self, count: int, what: str) -> None:
-        """Refuse a claim of more bytes than can still come."""
+        """Raise a DataError if ``count`` bytes are more than can follow."""
         if count > self.most:
             reason = f"{what} should have {count:,} bytes, but no more than {self.most:,} can follow"
             raise self.error(f"incomplete or damaged: {reason}")
 
     def at_end(self) -> bool:
-        """Whether nothing follows; a gzip file's own checksum is compared only here."""
+        """True if nothing follows; only here is the checksum inside a gzip file compared."""
         if not self._ahead:
             self._ahead = self._read(1)
         return not self._ahead
 
     def require_end(self, what: str) -> None:
-        """Refuse bytes after the last one that the header told of."""
+        """Raise a DataError if bytes follow after the last one that the header announced."""
         if not self.at_end():
             raise self.error(f"goes on after the end of {what}")
 
     def part(self, count: int, what: str) -> ByteStream:
-        """The next ``count`` bytes as a stream of their own, which ends with them."""
+        """Stream of the next ``count`` bytes alone."""
         self.expect(count, what)
         left = count
 
@@ -109,7 +109,7 @@ class ByteStream:
         return ByteStream(self.name, read, count)
 
     def inflated(self, count: int, what: str) -> ByteStream:
-        """The next ``count`` bytes, a zlib stream, unpacked as they are taken."""
+        """Stream of what the next ``count`` bytes, compressed by zlib, unpack to."""
         packed, engine = self.part(count, what), zlib.decompressobj()
 
         def read(size: int) -> bytes:
@@ -127,7 +127,7 @@ class ByteStream:
         return ByteStream(self.name, read, count * DEFLATE_MOST)
 
     def error(self, reason: str) -> DataError:
-        """A DataError about this file."""
+        """DataError about this file."""
         return DataError(f"{self.name}: {reason}")
 
     def _chunks(self, count: int, what: str) -> Iterator[bytes]:
@@ -143,11 +143,11 @@ class ByteStream:
 
 @contextmanager
 def open_stream(path: Path, most: int | None = None) -> Iterator[ByteStream]:
-    """A file as a stream, unpacked if it is gzipped, whatever its name says.
+    """Open a file as a stream, unpacked if it is gzipped, whatever its name says.
 
     Args:
-        path: the file.
-        most: refuse more unpacked bytes than this; without it, what the file can hold.
+        path: path of the file.
+        most: most unpacked bytes; what the file can hold without it.
     """
     size = file_size(path)
     try:
@@ -162,7 +162,7 @@ def open_stream(path: Path, most: int | None = None) -> Iterator[ByteStream]:
 
 
 def file_size(path: Path) -> int:
-    """Size of an ordinary file; a folder, a pipe or a device is refused, for reading one might never end."""
+    """Bytes of an ordinary file; a DataError for a pipe or a device, because reading it might never end."""
     try:
         status = path.stat()
     except OSError as error:
@@ -173,7 +173,7 @@ def file_size(path: Path) -> int:
 
 
 def guarded(path: Path, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
-    """The same reader, its complaints about damaged archives turned into DataErrors."""
+    """Reader whose errors about damaged archives are DataErrors."""
 
     def safe(size: int) -> bytes:
         try:

@@ -1,4 +1,4 @@
-"""Your own pictures: one subfolder a class.
+"""Folders of pictures, one subfolder a class: reader and registration.
 
 pets/cat/*.jpg  pets/dog/*.png                  split by the content of the files
 pets/train/cat/*.jpg  ...  pets/test/cat/*.jpg  split as the folders say
@@ -42,18 +42,18 @@ def load_folder(
     test_fraction: float = 0.2,
     max_pixels: int = MAX_PIXELS,
 ) -> StoredDataset:
-    """The pictures of a folder.
+    """Read the pictures of a folder.
 
     Args:
         split: train or test.
-        root: the folder.
-        image_size: a side or (height, width) that all pictures are brought to.
+        root: path of the folder.
+        image_size: side, or (height, width), that all pictures are scaled to.
         channels: 1 for grey, 3 for colour.
-        fit: ``"crop"``, ``"pad"`` or ``"stretch"`` a picture of another aspect.
-        seed: of the split, where the folder has no train/ and test/.
+        fit: how a picture of another aspect is fitted: ``"crop"``, ``"pad"`` or ``"stretch"``.
+        seed: seed of the split, where the folder has no train/ and test/.
         test_fraction: share of the pictures that goes to the test split there. A picture's content alone decides, so
             two copies of one are never on both sides, and a picture added later moves no other.
-        max_pixels: refuse larger pictures.
+        max_pixels: most pixels of a picture.
     """
     require_choice("split", split, SPLITS)
     require_choice("channels", channels, (1, 3))
@@ -84,7 +84,7 @@ def load_folder(
 def _chosen(
     folder: Path, split: str, seed: int, test_fraction: float
 ) -> tuple[tuple[str, ...], list[_Picture], list[int]]:
-    """Classes, pictures, and which of the pictures are in a split."""
+    """Names of the classes, all pictures, and numbers of the pictures in a split."""
     inside = _subfolders(folder)
     if set(SPLITS) <= set(inside):
         classes = tuple(_subfolders(folder / "train"))
@@ -152,13 +152,13 @@ def _is_hidden(name: str) -> bool:
 
 
 def _hash(path: Path, seed: int) -> float:
-    """A number in [0, 1) out of a file's content and the seed."""
+    """Hash of a file's content and the seed, as a number in [0, 1)."""
     digest = hashlib.blake2b(read_bytes(path), digest_size=8, key=str(seed).encode()[:64]).digest()
     return int.from_bytes(digest, "big") / 2**64
 
 
 def _require_every_class(folder: Path, split: str, classes: tuple[str, ...], seen: set[int]) -> None:
-    """Every class must have something to learn from; one that chance left nothing to be tested on is told of."""
+    """Raise a DataError for a class without training pictures; warn of one without test pictures."""
     missing = ", ".join(repr(name) for label, name in enumerate(classes) if label not in seen)
     if not missing:
         return
@@ -172,7 +172,7 @@ def _require_every_class(folder: Path, split: str, classes: tuple[str, ...], see
 
 
 def _all_good(images: Sequence[Tensor | DataError]) -> list[Tensor]:
-    """The images, if all could be read; otherwise all that could not are named, so that they can be mended at once."""
+    """The images, if all could be read; otherwise one DataError that names those that could not."""
     bad = [str(image) for image in images if isinstance(image, DataError)]
     if bad:
         more = [f"and {len(bad) - _NAMED_MOST} more"] if len(bad) > _NAMED_MOST else []
@@ -181,7 +181,7 @@ def _all_good(images: Sequence[Tensor | DataError]) -> list[Tensor]:
 
 
 def _in_threads(task, numbers: Sequence[int]) -> list:
-    """Results in order; decoding and hashing leave Python's lock, so threads do run at once."""
+    """Run a task for all numbers in threads, results in order; decoding and hashing release Python's lock."""
     with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
         try:
             return list(pool.map(task, numbers))

@@ -1,1 +1,1 @@
-"""Images that are drawn: glyphs, affine warps, digits on a canvas, noise."""
+"""Synthetic images: glyphs, affine warps, digits on a canvas, noise."""

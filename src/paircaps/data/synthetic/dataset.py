@@ -1,7 +1,7 @@
-"""Datasets that are drawn when they are asked for, image by image a pure function of (seed, index).
+"""Synthetic datasets, drawn when they are asked for; each image is a pure function of (seed, index).
 
-A making plans before it draws: the plan (labels, poses, partners) is cheap, so labels of a million images can be known
-without drawing one. Every making takes its digits from a stored base: MNIST, or upright glyphs.
+A drawing has two steps. ``plan`` chooses labels, poses and partners, which is cheap, so the labels of a million images
+are known without drawing one; ``draw`` makes the images. Digits come from a stored dataset: MNIST or upright glyphs.
 """
 
 from __future__ import annotations
@@ -23,36 +23,38 @@ from paircaps.data.synthetic.poses import UPRIGHT, PoseRange, moved_boxes
 from paircaps.data.synthetic.warp import ink_boxes, place, warp
 
 Plan = Mapping[str, Tensor]
+"""Tensors of some images by name, (B, ...) each."""
+
 LENGTH_MOST = 100_000_000
-"""Images of a made dataset; the paper's largest has six million."""
+"""Most images of a synthetic dataset; the paper's largest has six million."""
 
 _SIDE_MOST = 1024
 
 
 class Drawing(ABC):
-    """How an image is made of the digits of a base.
+    """Way to draw an image from stored digits.
 
     Attributes:
-        draws: random numbers that one image needs.
+        draws: number of random numbers that one image needs.
         size: (height, width) of an image.
-        drawn: extras that are images too, and how many of them each has.
+        image_extras: names of the extras that are images, with the number of images of each.
     """
 
     draws: int
     size: tuple[int, int]
-    drawn: ClassVar[Mapping[str, int]] = {}
+    image_extras: ClassVar[Mapping[str, int]] = {}
 
     @abstractmethod
     def plan(self, base: Base, row: Tensor, noise: Tensor) -> Plan:
-        """Labels and extras, from rows of the base (B,) and numbers in [0, 1) (B, draws)."""
+        """Choose labels and extras, from rows of the base (B,) and random numbers in [0, 1) (B, draws)."""
 
     @abstractmethod
     def draw(self, base: Base, row: Tensor, plan: Plan) -> Plan:
-        """The images, and extras that are images."""
+        """Draw the images, and extras that are images."""
 
 
 class Base:
-    """Digits that images are made of, and what is computed of them once."""
+    """Stored digits that images are drawn from, with their boxes and their order by class."""
 
     def __init__(self, digits: StoredDataset) -> None:
         self.digits = digits
@@ -60,94 +62,94 @@ class Base:
 
     @cached_property
     def boxes(self) -> Tensor:
-        """Where each digit has ink, (N, 4)."""
+        """Box around the ink of each digit (N, 4)."""
         return ink_boxes(self.images).cpu()
 
     @cached_property
     def by_class(self) -> tuple[Tensor, Tensor, Tensor]:
-        """All rows in order of class, and where each class begins and how many it has."""
+        """Rows in order of class (N,), first place of each class in that order, and number of digits of each class."""
         counts = torch.bincount(self.labels, minlength=len(self.digits.classes))
         return self.labels.argsort(stable=True), counts.cumsum(0) - counts, counts
 
 
 class SyntheticDataset(ImageDataset):
-    """Images made of a base by a making.
+    """Images drawn from stored digits.
 
     Args:
-        info: name, split, classes, note.
-        digits: the base.
-        making: how.
-        length: number of images; image i is made of digit i modulo the base's length.
-        seed: another seed, another dataset.
-        fresh: draw the images anew in every epoch.
+        info: name, split, classes and note.
+        digits: digits to draw from.
+        drawing: way to draw them.
+        length: number of images; image i is drawn from digit i modulo the number of digits.
+        seed: seed of all images.
+        fresh: draw other images in every epoch.
     """
 
     def __init__(
-        self, info: Info, digits: StoredDataset, making: Drawing, length: int, seed: int = 0, fresh: bool = False
+        self, info: Info, digits: StoredDataset, drawing: Drawing, length: int, seed: int = 0, fresh: bool = False
     ) -> None:
         require_positive(length=length)
         require_within("length", length, 1, LENGTH_MOST)
         require_bool(fresh=fresh)
-        self.info, self.making, self.base, self.seed, self.fresh = info, making, Base(digits), seed, fresh
-        self.shape, self.drawn = (digits.shape[0], *making.size), making.drawn
+        self.info, self.drawing, self.base, self.seed, self.fresh = info, drawing, Base(digits), seed, fresh
+        self.shape, self.image_extras = (digits.shape[0], *drawing.size), drawing.image_extras
         self._length = length
-        self.facts(torch.arange(1))  # a bad seed or base shows now, not in the first batch
+        self.annotations(torch.arange(1))  # raises now, not in the first batch, if the seed or the digits are bad
 
     def __len__(self) -> int:
         return self._length
 
     @property
-    def changes(self) -> bool:
-        """Whether images are drawn anew in every epoch."""
+    def changes_by_epoch(self) -> bool:
+        """True if other images are drawn in every epoch."""
         return self.fresh
 
-    def facts(self, index: Indices, epoch: int = 0) -> Plan:
-        """Labels and extras of an index, without drawing."""
+    def annotations(self, index: Indices, epoch: int = 0) -> Plan:
+        """Labels and extras of an index (B,) by name, without drawing an image."""
         index = as_index(index, len(self))
-        purpose = f"making {self.info.split}"
-        noise = uniform(self.seed, epoch if self.fresh else 0, index, self.making.draws, purpose)
-        return self.making.plan(self.base, index % len(self.base.labels), noise)
+        purpose = f"making {self.info.split}"  # part of the hash that random numbers come from: never rename it
+        noise = uniform(self.seed, epoch if self.fresh else 0, index, self.drawing.draws, purpose)
+        return self.drawing.plan(self.base, index % len(self.base.labels), noise)
 
     def batch(self, index: Indices, epoch: int = 0) -> Batch:
-        """The images of an index (B,), uint8, on the base's device."""
+        """Images in uint8, labels and extras of an index (B,), on the device of the digits."""
         index = as_index(index, len(self))
-        plan = dict(self.facts(index, epoch))
-        drawn = dict(self.making.draw(self.base, index % len(self.base.labels), plan))
-        images = drawn.pop("images")
-        facts = {name: value.to(images.device) for name, value in plan.items()} | drawn
-        return Batch(images, facts.pop("labels"), index, facts)
+        plan = dict(self.annotations(index, epoch))
+        drawings = dict(self.drawing.draw(self.base, index % len(self.base.labels), plan))
+        images = drawings.pop("images")
+        annotations = {name: value.to(images.device) for name, value in plan.items()} | drawings
+        return Batch(images, annotations.pop("labels"), index, annotations)
 
     def to(self, device: torch.device | str) -> SyntheticDataset:
-        """The same dataset, drawn on a device."""
+        """Copy of the dataset that draws on a device."""
         digits = self.base.digits.to(device)
-        return SyntheticDataset(self.info, digits, self.making, len(self), self.seed, self.fresh)
+        return SyntheticDataset(self.info, digits, self.drawing, len(self), self.seed, self.fresh)
 
 
 @dataclass(frozen=True)
 class TranslatedDigits(Drawing):
-    """A digit somewhere on a larger canvas, by whole pixels; extras: ``pose``."""
+    """Digit at a random place on a larger canvas, moved by whole pixels; extras: ``pose``."""
 
     size: tuple[int, int]
     draws: int = 2
 
     def plan(self, base: Base, row: Tensor, noise: Tensor) -> Plan:
-        """Corners anywhere inside the canvas."""
+        """Choose corners anywhere inside the canvas."""
         room = _room(base, self.size)
         corner = (noise * (room + 1)).floor()
         return {"labels": base.labels[row], "pose": _shift_pose(corner - room / 2)}
 
     def draw(self, base: Base, row: Tensor, plan: Plan) -> Plan:
-        """Digits at their corners."""
+        """Draw digits at their corners."""
         return {"images": _placed(base, row, plan["pose"], self.size)}
 
 
 @dataclass(frozen=True)
 class AffineDigits(Drawing):
-    """A digit turned, scaled and sheared, then put anywhere its ink still fits; extras: ``pose``.
+    """Digit turned, scaled and sheared, then put anywhere its ink still fits; extras: ``pose``.
 
     Args:
         size: (height, width) of the canvas.
-        ranges: how far it is turned, scaled and sheared.
+        ranges: ranges of rotation, scale and shear.
     """
 
     size: tuple[int, int]
@@ -155,7 +157,7 @@ class AffineDigits(Drawing):
     draws: int = 5
 
     def plan(self, base: Base, row: Tensor, noise: Tensor) -> Plan:
-        """Poses; a digit too large for the canvas is put in its middle."""
+        """Choose poses; a digit too large for the canvas is put in its middle."""
         turned = self.ranges.draw(noise[:, 2:])
         box = moved_boxes(base.boxes[row], torch.cat([torch.zeros_like(noise[:, :2]), turned], -1))
         half = torch.tensor([self.size[1] / 2, self.size[0] / 2], dtype=torch.float64)
@@ -165,7 +167,7 @@ class AffineDigits(Drawing):
         return {"labels": base.labels[row], "pose": torch.cat([shift, turned], -1).float()}
 
     def draw(self, base: Base, row: Tensor, plan: Plan) -> Plan:
-        """Digits in their poses."""
+        """Draw digits in their poses."""
         return {"images": warp(_rows(base.images, row), plan["pose"], self.size)}
 
 
@@ -177,16 +179,16 @@ class OverlappingDigits(Drawing):
 
     Args:
         size: (height, width) of the canvas, in whose middle both digits begin.
-        shift: most whole pixels that each is moved, both ways.
+        shift: most pixels that each digit is moved by, to either side and up or down.
     """
 
     size: tuple[int, int]
     shift: int = 4
     draws: int = 5
-    drawn: ClassVar[Mapping[str, int]] = {"originals": 2}
+    image_extras: ClassVar[Mapping[str, int]] = {"originals": 2}
 
     def plan(self, base: Base, row: Tensor, noise: Tensor) -> Plan:
-        """Partner and shifts."""
+        """Choose the second digit and the shifts of both."""
         partner = _partner(base, row, noise[:, 4])
         shift = (noise[:, :4] * (2 * self.shift + 1)).floor() - self.shift
         room = _room(base, self.size)
@@ -205,7 +207,7 @@ class OverlappingDigits(Drawing):
         }
 
     def draw(self, base: Base, row: Tensor, plan: Plan) -> Plan:
-        """Both digits, apart and together."""
+        """Draw both digits, apart and together."""
         first = _placed(base, row, plan["pose"][:, 0], self.size)
         second = _placed(base, plan["partner"], plan["pose"][:, 1], self.size)
         sum_clipped = first + second.clamp(max=255 - first)  # in bytes, without overflow
@@ -213,7 +215,7 @@ class OverlappingDigits(Drawing):
 
 
 def canvas(image_size: object, base: ImageDataset) -> tuple[int, int]:
-    """A canvas on which the base's digits fit."""
+    """(height, width) of a canvas, checked: digits of the base must fit on it."""
     size = height_and_width("image_size", image_size)
     if size[0] < base.shape[1] or size[1] < base.shape[2]:
         raise DataError(
@@ -225,7 +227,7 @@ def canvas(image_size: object, base: ImageDataset) -> tuple[int, int]:
 
 
 def _room(base: Base, size: tuple[int, int]) -> Tensor:
-    """Pixels (across, down) that a digit can be moved by on a canvas."""
+    """Pixels (across, down) by which a canvas is larger than a digit."""
     height, width = base.images.shape[-2:]
     return torch.tensor([size[1] - width, size[0] - height], dtype=torch.float64)
 
@@ -237,7 +239,7 @@ def _shift_pose(shift: Tensor) -> Tensor:
 
 
 def _placed(base: Base, row: Tensor, pose: Tensor, size: tuple[int, int]) -> Tensor:
-    """Digits on a canvas, shifted as their poses say; in an odd room those count half pixels."""
+    """Digits on a canvas, shifted by their poses, which count half pixels where the room is odd."""
     corner = (pose[:, :2] + _room(base, size) / 2).round().long()
     return place(_rows(base.images, row), corner[:, 1], corner[:, 0], size)
 
@@ -247,7 +249,7 @@ def _rows(images: Tensor, row: Tensor) -> Tensor:
 
 
 def _partner(base: Base, row: Tensor, noise: Tensor) -> Tensor:
-    """A digit of another class, each as likely as any: rows in order of class, with one's own class taken out."""
+    """Rows of digits of another class, all equally likely: rows in order of class, without the digit's own class."""
     order, begins, counts = base.by_class
     own = base.labels[row]
     others = len(order) - counts[own]

@@ -1,7 +1,7 @@
-"""Digits drawn from the fonts that Matplotlib ships: the base that is always there.
+"""Digits drawn from the fonts that Matplotlib ships, which need no download.
 
-Fonts of the test split are not among those of the train split, so a network cannot know them by heart. Glyphs are
-drawn as MNIST's digits are: white on black, 20 pixels tall, in the middle of 28×28.
+Fonts of the test split are not among those of the train split, so a network cannot have memorised them. Glyphs look
+like MNIST's digits: white on black, 20 pixels tall, in the middle of 28×28.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SIZE, HEIGHT = 28, 20
 
 
 def font_file(name: str) -> Path:
-    """Where Matplotlib keeps a font."""
+    """Path of a font that Matplotlib ships."""
     require_extra("drawing glyphs", "matplotlib", "PIL")
     import matplotlib
 
@@ -65,7 +65,7 @@ def upright_glyphs(split: str) -> StoredDataset:
 
 
 def _glyph(font: Path, digit: str) -> np.ndarray:
-    """One digit, HEIGHT pixels tall, its ink in the middle.
+    """Draw one digit, HEIGHT pixels tall, its ink in the middle.
 
     Fonts disagree on how tall a digit is at a given size, so it is drawn large and scaled down to fit.
     """

@@ -1,4 +1,4 @@
-"""Where and how a thing is there.
+"""Poses: position, rotation, scale and shear.
 
 A pose is five numbers: x (pixels to the right) and y (pixels down) of the middle, rotation (degrees, counter-clockwise
 as one sees it), scale, and shear. A point q of the upright picture, counted from its middle, goes to
@@ -22,12 +22,12 @@ UPRIGHT = (0.0, 0.0, 0.0, 1.0, 0.0)
 
 @dataclass(frozen=True)
 class PoseRange:
-    """How far things are turned, scaled and sheared; all as likely as any other.
+    """Ranges of rotation, scale and shear, drawn from uniformly.
 
     Args:
         rotation: most degrees to either side.
-        scale: least and most.
-        shear: most to either side.
+        scale: least and most factor.
+        shear: most shear to either side.
     """
 
     rotation: float = 20.0
@@ -43,7 +43,7 @@ class PoseRange:
         require_within("shear", self.shear, 0, 10)
 
     def draw(self, noise: Tensor) -> Tensor:
-        """Rotation, scale and shear (B, 3) out of numbers in [0, 1) (B, 3)."""
+        """Rotation, scale and shear (B, 3) from random numbers in [0, 1) (B, 3)."""
         rotation = (2 * noise[:, 0] - 1) * self.rotation
         scale = self.scale[0] + noise[:, 1] * (self.scale[1] - self.scale[0])
         shear = (2 * noise[:, 2] - 1) * self.shear
@@ -51,7 +51,7 @@ class PoseRange:
 
 
 def linear_map(pose: Tensor) -> Tensor:
-    """R · shear · scale of a pose (..., 5), as (..., 2, 2); x right, y down."""
+    """Matrix R · shear · scale (..., 2, 2) of a pose (..., 5); x points right, y down."""
     angle, scale, shear = pose[..., 2] * (math.pi / 180), pose[..., 3], pose[..., 4]
     cos, sin = angle.cos(), angle.sin()
     rotation = torch.stack([cos, sin, -sin, cos], -1).unflatten(-1, (2, 2))  # y points down: counter-clockwise
@@ -61,7 +61,7 @@ def linear_map(pose: Tensor) -> Tensor:
 
 
 def moved_boxes(boxes: Tensor, pose: Tensor) -> Tensor:
-    """The upright boxes around boxes (B, 4) after the linear map of a pose (B, 5), before its translation."""
+    """Axis-aligned boxes around boxes (B, 4) after the linear map of poses (B, 5), without their translation."""
     left, top, right, bottom = boxes.unbind(-1)
     corners = torch.stack([left, top, right, top, left, bottom, right, bottom], -1).unflatten(-1, (4, 2))
     moved = torch.einsum("bij,bcj->bci", linear_map(pose), corners.to(pose.dtype))
