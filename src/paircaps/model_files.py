@@ -1,6 +1,6 @@
-"""A trained network as two files: ``model.safetensors`` with its weights, ``model.json`` with everything else.
+"""Saving and loading trained networks: ``model.safetensors`` has the weights, ``model.json`` everything else.
 
-Neither can hold code: a damaged or foreign file is refused, never run.
+Neither file can contain code: a damaged or foreign file is refused, never run. That is why ``torch.save`` is not used.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from paircaps._utils.plugins import used_plugins
 from paircaps.errors import ModelFileError
 from paircaps.network import Network, NetworkSpec, Preparation
 
-WEIGHTS, FACTS = "model.safetensors", "model.json"
+WEIGHTS, METADATA = "model.safetensors", "model.json"
 FORMAT, VERSION = "paircaps-model", 1
-_MOST_FACTS = 16 << 20
+_MOST_METADATA_BYTES = 16 << 20
 
 
 def save_model(folder: Path, network: Network, trained: Mapping[str, object]) -> None:
-    """Write a network; the JSON comes last, so that a reader finds both or an error.
+    """Write the files of a network; the JSON comes last, so that a reader finds both files or an error.
 
     Args:
-        folder: that exists.
-        network: whose weights and spec are saved.
-        trained: how it came about, for people: dataset, steps, accuracy.
+        folder: where to write; it must exist.
+        network: network to save, with its specification.
+        trained: facts about the training, for people: dataset, steps, accuracy.
     """
     weights = tensors_to_bytes(contiguous(network.state_dict()))
-    facts = {
+    metadata = {
         "format": FORMAT,
         "version": VERSION,
         **network.spec.as_dict(),
@@ -44,31 +44,32 @@ def save_model(folder: Path, network: Network, trained: Mapping[str, object]) ->
         "trained": dict(trained),
     }
     if used_plugins():
-        facts["plugins"] = used_plugins()
+        metadata["plugins"] = used_plugins()
     write_whole(folder / WEIGHTS, weights)
-    write_whole(folder / FACTS, (json.dumps(facts, indent=2) + "\n").encode())
+    write_whole(folder / METADATA, (json.dumps(metadata, indent=2) + "\n").encode())
 
 
 def contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copies that share no memory and lie row by row, as the file format wants them."""
+    """Copies on the CPU that share no memory and are contiguous, as safetensors requires."""
     return {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
 
 
 def find_models(places: Iterable[Path]) -> dict[str, Path]:
-    """Folders of trained networks by name: each place is one, or holds some, as that of ``paircaps demo`` does.
+    """Folders of trained networks by name.
 
-    Those of one place come in the order in which they were trained.
+    Args:
+        places: folders of trained networks, or folders that contain some, as ``paircaps demo`` writes. Those of one
+            place come in the order in which they were trained.
 
     Raises:
-        ModelFileError: if a place is or has none.
+        ModelFileError: if a place is no trained network and contains none, or two have one name.
     """
     found: dict[str, Path] = {}
     for place in places:
         place = place.expanduser()
-        inside = [] if (place / FACTS).exists() or not place.is_dir() else list(place.glob(f"*/{FACTS}"))
-        inside = [facts.parent for facts in sorted(inside, key=lambda facts: (facts.stat().st_mtime_ns, facts))]
+        inside = _folders_inside(place)
         if not inside:
-            read_facts(place)  # says what is wrong, if anything is
+            read_metadata(place)  # raises if the place is no trained network
         for folder in inside or [place]:
             name = folder.resolve().name
             if name in found and found[name].resolve() != folder.resolve():
@@ -79,22 +80,30 @@ def find_models(places: Iterable[Path]) -> dict[str, Path]:
     return found
 
 
+def _folders_inside(place: Path) -> list[Path]:
+    """Folders of trained networks in a folder that is none itself, in the order in which they were trained."""
+    if (place / METADATA).exists() or not place.is_dir():
+        return []
+    files = sorted(place.glob(f"*/{METADATA}"), key=lambda file: (file.stat().st_mtime_ns, file))
+    return [file.parent for file in files]
+
+
 def load(folder: Path | str, device: torch.device | str = "cpu") -> Network:
-    """A trained network, ready to predict: in eval mode, with its normalisation, classes and decoder.
+    """Load a trained network, ready to predict: in eval mode, with its preparation, classes and decoder.
 
     Args:
-        folder: the ``--out`` of a training, or any folder with its ``model.safetensors`` and ``model.json``.
-        device: where to put it.
+        folder: the ``--out`` of a training, or any folder with ``model.safetensors`` and ``model.json``.
+        device: device to load it on.
 
     Raises:
-        ModelFileError: if there is none, or it is damaged, or it is no model of paircaps.
+        ModelFileError: if the files are missing or damaged, or not those of a paircaps model.
     """
     folder = Path(folder).expanduser()
-    facts = read_facts(folder)
+    metadata = read_metadata(folder)
     content = _read(folder / WEIGHTS)
-    if hashlib.sha256(content).hexdigest() != facts["sha256"]:
-        raise ModelFileError(f"{folder / WEIGHTS}: damaged: its checksum is not the one in {FACTS}")
-    network = _build(facts, folder / FACTS)
+    if hashlib.sha256(content).hexdigest() != metadata["sha256"]:
+        raise ModelFileError(f"{folder / WEIGHTS}: damaged: its checksum is not the one in {METADATA}")
+    network = _build(metadata, folder / METADATA)
     try:
         network.load_state_dict(tensors_from_bytes(content))
     except (SafetensorError, RuntimeError) as error:
@@ -102,53 +111,64 @@ def load(folder: Path | str, device: torch.device | str = "cpu") -> Network:
     return network.to(device).eval()
 
 
-def read_facts(folder: Path) -> dict[str, Any]:
-    """``model.json`` of a folder, checked as far as its own fields go."""
-    path = folder / FACTS
+def read_metadata(folder: Path) -> dict[str, Any]:
+    """Content of ``model.json`` in a folder; format, version and checksum of the weights were checked.
+
+    Args:
+        folder: folder of a trained network.
+
+    Raises:
+        ModelFileError: if it is missing or damaged, or not that of a paircaps model.
+    """
+    path = folder / METADATA
     if not folder.is_dir():
         kind = "is a file; a model is loaded by its folder" if folder.exists() else "no such folder"
         raise ModelFileError(f"{folder}: {kind}")
     if not path.exists():
         unfinished = (folder / "checkpoints").is_dir()
-        why = "its training has not finished; `paircaps train` goes on with it" if unfinished else f"no {FACTS} in it"
+        why = (
+            "its training has not finished; `paircaps train` goes on with it" if unfinished else f"no {METADATA} in it"
+        )
         raise ModelFileError(f"{folder}: no trained model here: {why}")
-    if path.stat().st_size > _MOST_FACTS:
-        raise ModelFileError(f"{path}: {path.stat().st_size:,} bytes are too many, {_MOST_FACTS:,} at most")
+    if path.stat().st_size > _MOST_METADATA_BYTES:
+        raise ModelFileError(f"{path}: {path.stat().st_size:,} bytes are too many, {_MOST_METADATA_BYTES:,} at most")
     try:
-        facts = json.loads(_read(path))
+        metadata = json.loads(_read(path))
     except (ValueError, RecursionError):
         raise ModelFileError(f"{path}: not JSON, so no model of paircaps") from None
-    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+    if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
         raise ModelFileError(f"{path}: no model of paircaps: it has no format {FORMAT!r}")
-    if facts.get("version") != VERSION:
-        raise ModelFileError(f"{path}: version {facts.get('version')!r} of the format, this paircaps reads {VERSION}")
-    if not isinstance(facts.get("sha256"), str):
+    if metadata.get("version") != VERSION:
+        raise ModelFileError(
+            f"{path}: version {metadata.get('version')!r} of the format, this paircaps reads {VERSION}"
+        )
+    if not isinstance(metadata.get("sha256"), str):
         raise ModelFileError(f"{path}: damaged: no checksum of the weights")
-    return facts
+    return metadata
 
 
-def _build(facts: dict[str, Any], path: Path) -> Network:
+def _build(metadata: dict[str, Any], path: Path) -> Network:
     try:
-        preparation = facts["preparation"]
+        preparation = metadata["preparation"]
         spec = NetworkSpec(
-            facts["model"],
-            dict(facts["arguments"]),
-            tuple(str(name) for name in facts["classes"]),
+            metadata["model"],
+            dict(metadata["arguments"]),
+            tuple(str(name) for name in metadata["classes"]),
             Preparation(tuple(preparation["size"]), tuple(preparation["crop"]), preparation["standardise"]),
-            facts["decoder"],
-            facts["labels_per_image"],
+            metadata["decoder"],
+            metadata["labels_per_image"],
         )
         return Network(spec)
     except KeyError as error:
         raise ModelFileError(f"{path}: damaged: {error.args[0]!r} is missing") from None
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:
-        needed = _missing_plugins(facts)
+        needed = _missing_plugins(metadata)
         raise ModelFileError(f"{path}: no model that this paircaps can build: {_first_line(error)}{needed}") from None
 
 
-def _missing_plugins(facts: dict[str, Any]) -> str:
+def _missing_plugins(metadata: dict[str, Any]) -> str:
     """Plug-ins that the training used and this process does not, as a sentence; nothing is imported for it."""
-    recorded = facts.get("plugins")
+    recorded = metadata.get("plugins")
     names = [str(name)[:200] for name in recorded[:20]] if isinstance(recorded, list) else []
     missing = [name for name in names if name not in used_plugins()]
     if not missing:

@@ -12,7 +12,7 @@ from paircaps.cli.datasets import named_or_own
 from paircaps.data import ImageDataset
 from paircaps.errors import ModelFileError
 from paircaps.losses import Loss, Objective
-from paircaps.model_files import load, read_facts
+from paircaps.model_files import load, read_metadata
 from paircaps.predict import Prediction, find_pictures, predict_pictures
 from paircaps.training.datasets import require_fitting
 from paircaps.training.evaluation import Evaluation, evaluate
@@ -23,7 +23,7 @@ _WIDEST_TABLE = 20
 def run_evaluate(options: argparse.Namespace) -> int:
     """Test a network on a dataset."""
     network = load(options.folder)
-    trained = read_facts(options.folder).get("trained", {})
+    trained = read_metadata(options.folder).get("trained", {})
     dataset = named_or_own(options.folder, options, options.split).limit(options.limit)
     require_fitting(network, dataset)
     objective = Objective(network, _loss(trained, options))

@@ -22,7 +22,7 @@ from paircaps.explain.perturb import DimensionRanges, dimension_ranges, draw_pos
 from paircaps.explain.sample_images import load_sample_images
 from paircaps.explain.trace import Trace, choose_classes, has_capsules, trace
 from paircaps.functional import Capsules
-from paircaps.model_files import load, read_facts
+from paircaps.model_files import load, read_metadata
 from paircaps.models import count_parameters
 from paircaps.models.decoder import pick
 from paircaps.network import Network, most_active
@@ -266,7 +266,7 @@ def data_url(image: Tensor) -> str:
 
 def _by_margin(folder: Path) -> bool:
     """True if the files of a network say that it was trained with a margin loss."""
-    loss = read_facts(folder).get("trained", {}).get("loss", {})
+    loss = read_metadata(folder).get("trained", {}).get("loss", {})
     return loss.get("name") == "margin"
 
 

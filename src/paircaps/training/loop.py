@@ -20,7 +20,7 @@ import torch
 from paircaps._utils.machine import describe_machine
 from paircaps.data import Batch
 from paircaps.errors import ModelFileError, TrainingError
-from paircaps.model_files import load, read_facts, save_model
+from paircaps.model_files import load, read_metadata, save_model
 from paircaps.routing import Routing
 from paircaps.training.assemble import (
     build_objective,
@@ -119,7 +119,7 @@ def _finished(folder: RunFolder) -> bytes:
     if folder.model.exists():
         try:
             load(folder.path)
-            trained = read_facts(folder.path)["trained"]
+            trained = read_metadata(folder.path)["trained"]
         except (ModelFileError, KeyError) as error:
             warnings.warn(f"{error}; the model is made again from the checkpoints", stacklevel=2)
     return json.dumps(trained).encode()

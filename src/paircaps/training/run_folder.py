@@ -17,7 +17,7 @@ from pathlib import Path
 from paircaps._utils.extras import extra_imports
 from paircaps._utils.files import write_whole
 from paircaps.errors import FolderBusyError, RecipeError, TrainingError
-from paircaps.model_files import FACTS as MODEL_FACTS
+from paircaps.model_files import METADATA as MODEL_METADATA
 from paircaps.model_files import WEIGHTS as MODEL_WEIGHTS
 from paircaps.training.recipe import Recipe
 from paircaps.training.recipe_io import differences, parse_toml, recipe_from_tree, to_toml
@@ -73,7 +73,7 @@ class RunFolder:
     @property
     def model(self) -> Path:
         """Description of the trained network; it is there once the run is finished."""
-        return self.path / MODEL_FACTS
+        return self.path / MODEL_METADATA
 
     def everything(self) -> tuple[Path, ...]:
         """Everything that a run writes, except its lock."""
