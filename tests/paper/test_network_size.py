@@ -27,6 +27,8 @@ def test_the_paper_s_numbers_of_parameters(name, sizes):
 
 def test_noise_has_the_shape_of_the_images():
     assert noise_images(load_recipe("table6"), 3).shape == (1, 32, 32), "the crop"
+    stereo = load_recipe("table6", {"data": {"options": {"stereo": "channels"}}})
+    assert noise_images(stereo, 3).shape == (2, 32, 32)
     assert noise_images(load_recipe("table5"), 3).batch([0]).extras["originals"].shape == (1, 2, 1, 36, 36)
 
 

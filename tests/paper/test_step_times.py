@@ -86,7 +86,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path, monkeypatch):
 def test_the_speed_of_a_training_is_kept(tmp_path):
     timing = tmp_path / "timing.jsonl"
     keep_training_speed("table3/fm", timing)  # there is none
-    timing.write_text('{"time": 1.0, "start": 0}\n')
+    timing.write_text('{"time": 1.0, "start": 0}\n{"time": 1.0, "step": 50, "images_per_second": 9.0}\n')
     keep_training_speed("table3/fm", timing)  # of a training of a few steps
     assert StepTimes().find("table3", "fm").measured == ""
     speeds = [100.0, 500.0, 400.0]

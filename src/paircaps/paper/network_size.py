@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import resources
 from typing import cast
@@ -32,7 +33,10 @@ def noise_images(recipe: Recipe, count: int) -> StoredDataset:
         count: number of images.
     """
     side = recipe.augment.crop_size or cast("int | None", recipe.data.options.get("image_size"))
-    return noise_dataset(require_metadata(recipe.data.name), count, side)
+    metadata = require_metadata(recipe.data.name)
+    if recipe.data.options.get("stereo") == "channels":  # smallNORB's pairs as one image of two channels
+        metadata = replace(metadata, shape=(2, *metadata.shape[1:]))
+    return noise_dataset(metadata, count, side)
 
 
 def parameters_of(recipe: Recipe) -> tuple[int, int]:

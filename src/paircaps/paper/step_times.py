@@ -205,12 +205,12 @@ def keep_training_speed(network: str, timing: Path) -> None:
 
     Args:
         network: of :func:`network_name`.
-        timing: its ``timing.jsonl``; one without a speed, of a very short training, is ignored.
+        timing: its ``timing.jsonl``; that of a very short training, with less than two speeds, is ignored.
     """
     with suppress(OSError, ValueError, TypeError, AttributeError):
         rows = [json.loads(line) for line in timing.read_text(encoding="utf-8").splitlines()]
         speeds = [row["images_per_second"] for row in rows if row.get("images_per_second")]
-        if speeds:
+        if len(speeds) > 1:  # the first one includes the start
             keep_step_time(network, 1 / statistics.median(speeds))
 
 
