@@ -13,7 +13,7 @@ MOST_REPEATS = 41
 
 
 def silent(what: str) -> None:
-    """Say nothing."""
+    """Print no progress line."""
 
 
 @dataclass(frozen=True)

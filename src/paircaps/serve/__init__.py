@@ -1,1 +1,1 @@
-"""A local page, and the small JSON interface it is built on; needs the extra ``serve``."""
+"""Web page for trained networks, with its JSON interface; needs the extra ``serve``."""

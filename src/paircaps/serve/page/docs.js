@@ -1,4 +1,4 @@
-// The interface as a page, from its own OpenAPI description.
+// Builds the page of the interface from its OpenAPI description.
 
 import { $, element } from "/view.js";
 
@@ -47,16 +47,16 @@ for (const [path, methods] of Object.entries(description.paths)) {
     const title = element("h2", {}, element("span", { class: "method" }, method.toUpperCase()), ` ${path}`);
     const parts = [title, element("p", {}, `${call.summary}.`)];
     const body = Object.entries(call.requestBody?.content ?? {})[0];
-    if (body) parts.push(element("h3", {}, `Send (${body[0]})`), table(body[1].schema));
+    if (body) parts.push(element("h3", {}, `Request (${body[0]})`), table(body[1].schema));
     const answer = call.responses["200"].content["application/json"].schema;
     for (const [place, name] of [...used(answer)].entries()) {
-      parts.push(element("h3", {}, place ? name : "Get"), table({ $ref: `#/components/schemas/${name}` }));
+      parts.push(element("h3", {}, place ? name : "Response"), table({ $ref: `#/components/schemas/${name}` }));
     }
     const refused = Object.entries(call.responses).filter(([code]) => code !== "200");
     if (refused.length) {
       const rows = refused.map(([code, { description: why }]) =>
         element("tr", {}, element("td", {}, element("code", {}, code)), element("td", {}, why)));
-      parts.push(element("h3", {}, "Or"), element("table", {}, ...rows));
+      parts.push(element("h3", {}, "Errors"), element("table", {}, ...rows));
     }
     $("calls").append(element("section", {}, ...parts));
   }

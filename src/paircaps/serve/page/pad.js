@@ -1,12 +1,12 @@
-// The drawing board: white on black, as the networks see it. Mouse, pen, finger, keyboard, pictures.
+// The drawing board: white on black, as the networks take it; for mouse, pen, finger, keyboard and pictures.
 
 const LONG_SIDE = 320;
-const BRUSH = 0.075; // of the board's side
+const BRUSH = 0.075; // width of the brush, as a fraction of the board's side
 const MOST_UNDO = 30;
-const TALL = 20; // pixels that a digit of MNIST is tall
+const TALL = 20; // height of a digit of MNIST in pixels
 
 export class Pad {
-  // changed: told of new ink; moved: told that the keyboard's pen is elsewhere.
+  // changed: called after every change of the drawing; moved: called when the keyboard's pen has moved.
   constructor(canvas, changed, moved) {
     this.canvas = canvas;
     this.changed = changed;
@@ -16,11 +16,11 @@ export class Pad {
     this.picture = null;
     this.inverted = false;
     this.empty = true;
-    this.pen = null; // of the keyboard: where it is, and whether it is down
+    this.pen = null; // pen of the keyboard: its position, and whether it is down
     this.#listen();
   }
 
-  // A board of a network's aspect; what was drawn is kept where that fits.
+  // Gives the board the aspect ratio of a network's images; a drawing is fitted into it.
   shape(width, height) {
     const scale = LONG_SIDE / Math.max(width, height);
     const size = [Math.round(width * scale), Math.round(height * scale)];
@@ -50,13 +50,13 @@ export class Pad {
     this.changed();
   }
 
-  // Fills the board with a picture, dark and light exchanged if so told.
+  // Shows a picture on the board, with dark and light exchanged if invert is true.
   show(picture, invert) {
     this.#remember();
     this.#blank();
     const box = this.#contain(picture);
     if (invert) {
-      // white minus what is there; canvas filters are not known everywhere
+      // white minus the picture; not all browsers have canvas filters
       this.context.globalCompositeOperation = "difference";
       this.context.fillStyle = "white";
       this.context.fillRect(...box);
@@ -68,7 +68,7 @@ export class Pad {
     this.changed();
   }
 
-  // Writes a digit somewhere about the middle, a little turned.
+  // Writes a digit near the middle, slightly rotated, both at random.
   write(digit) {
     this.#remember();
     this.#blank();
@@ -208,7 +208,7 @@ export class Pad {
   }
 }
 
-// Whether a picture is light at its edges: then it is dark on light, as on paper.
+// True if a picture is light at its edges, as dark ink on paper is.
 export function isLight(picture) {
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = 32;
@@ -226,14 +226,14 @@ export function isLight(picture) {
   return sum / count > 128;
 }
 
-// A picture no larger than a board can show, so that many of them can be remembered.
+// Scales a picture down to what the board can show, since undo keeps many of them.
 export function smaller(picture) {
   const scale = Math.min(1, (3 * LONG_SIDE) / Math.max(picture.width, picture.height));
   const canvas = document.createElement("canvas");
   canvas.width = Math.max(1, Math.round(picture.width * scale));
   canvas.height = Math.max(1, Math.round(picture.height * scale));
   const context = canvas.getContext("2d");
-  context.fillRect(0, 0, canvas.width, canvas.height); // what is transparent is black
+  context.fillRect(0, 0, canvas.width, canvas.height); // transparent pixels become black
   context.imageSmoothingQuality = "high";
   context.drawImage(picture, 0, 0, canvas.width, canvas.height);
   picture.close?.();

@@ -1,14 +1,14 @@
-// The page: one drawing, one network that is looked into, and what it says.
+// The page: a drawing, the chosen network, and its prediction.
 
 import { Pad, isLight, smaller } from "/pad.js";
 import { $, bars, element, map, others, pen, percent, sliders } from "/view.js";
 
 const state = {
   models: [],
-  model: null, // facts of the network that is asked
-  label: null, // the class to look at; null for the most active one
+  model: null, // description of the chosen network
+  label: null, // class whose pose and agreement are shown; null for the most active one
   answer: null,
-  pose: null, // as the sliders have it
+  pose: null, // pose that the sliders are set to
 };
 let setBars, setOthers, setSliders;
 
@@ -22,13 +22,13 @@ function drawing() {
   $("invert").checked = pad.inverted;
   if (pad.empty) {
     state.label = null;
-    show(null); // at once: no answer is waited for
+    show(null); // at once, without waiting for an answer
   }
   ask();
 }
 
-// Calls a function for the latest state only: never two at once, and never for a state that has passed.
-// Meanwhile the part of the page that waits for it says so.
+// Returns a function that runs an asynchronous one for the latest state only: one run at a time, and one more
+// afterwards if it was called meanwhile. The part of the page that waits for it is marked as busy.
 function latest(part, run, failed) {
   let busy = false;
   let again = false;
@@ -60,7 +60,7 @@ const ask = latest("says", async () => {
   if (!state.model || pad.empty) return;
   const { model, label } = state;
   const answer = await predict(await pad.file());
-  // what was asked of another network, of another class, or of a board that is clean by now, is no answer
+  // ignore an answer for another network, another class, or a drawing that was cleared meanwhile
   if (!pad.empty && state.model === model && state.label === label) show(answer);
 }, () => show(null));
 
@@ -135,7 +135,7 @@ function showMap() {
   $("show-map").disabled = !model.agrees;
   if (!model.agrees) $("map-note").textContent = "This network has no capsules, so no agreement to show.";
   else if (!answer) $("map-note").textContent = "";
-  else $("map-note").textContent = `Orange is where the agreement on ${answer.looked_at} comes from, blue what speaks against it.`;
+  else $("map-note").textContent = `Orange marks where the agreement on ${answer.looked_at} comes from, blue what is against it.`;
 }
 
 function showPose(answer) {
@@ -144,13 +144,13 @@ function showPose(answer) {
   $("no-reconstruction").hidden = Boolean(drawn);
   if (drawn) $("reconstruction").src = drawn;
   $("no-reconstruction").textContent = state.model.draws
-    ? "the drawing, redrawn from a pose, will be here"
-    : "this network was trained without a decoder: it cannot draw";
+    ? "the reconstruction from the pose appears here"
+    : "this network was trained without a decoder, so it has no reconstruction";
   setSliders(answer?.pose ?? null, answer ? state.model.classes.indexOf(answer.looked_at) : 0);
   $("reset").disabled = true;
-  const few = state.model.pose_dim > 16 ? ` Of ${state.model.pose_dim} numbers, the 16 that vary most.` : "";
+  const few = state.model.pose_dim > 16 ? ` Shown are the 16 of ${state.model.pose_dim} dimensions that vary most.` : "";
   $("pose-note").textContent = answer
-    ? `The pose of ${answer.looked_at}: move a number, and see what it stands for.${few}`
+    ? `The pose of ${answer.looked_at}: move a slider to see what its dimension stands for.${few}`
     : "";
 }
 
@@ -164,7 +164,7 @@ function namedInAddress() {
   try {
     return decodeURIComponent(location.hash.slice(1));
   } catch {
-    return ""; // a broken address names nobody
+    return ""; // an address that cannot be decoded names no network
   }
 }
 
@@ -191,7 +191,7 @@ function choose(name) {
   ask();
 }
 
-// A picture from a file, a drop or the clipboard. What the browser cannot read, the server may, or says why not.
+// Shows a picture from a file, a drop or the clipboard. If the browser cannot read it, the server tries, or says why not.
 let taken = 0;
 async function take(file) {
   if (!file || !state.model) return;
@@ -208,7 +208,7 @@ async function take(file) {
       return;
     }
   }
-  if (turn !== taken) return; // another one was taken meanwhile
+  if (turn !== taken) return; // another picture was chosen meanwhile
   state.label = null;
   picture = smaller(picture);
   pad.show(picture, state.model.channels === 1 && isLight(picture));
@@ -236,7 +236,7 @@ function listen() {
   });
   window.addEventListener("hashchange", () => choose(namedInAddress()));
   document.addEventListener("keydown", (event) => {
-    // where nothing has the focus, digits only: all other keys scroll the page
+    // without focus on the board, only digits are taken: other keys scroll the page
     if (event.target === document.body && /^[0-9]$/.test(event.key)) pad.key(event);
   });
   document.addEventListener("paste", (event) => take(event.clipboardData.files[0]));

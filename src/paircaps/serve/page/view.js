@@ -1,4 +1,4 @@
-// What is shown of an answer: bars, the other networks, the map over the drawing, the sliders.
+// Parts of the page that show an answer: bars of classes, other networks, the agreement map, sliders.
 
 const FOR = [255, 122, 24];
 const AGAINST = [47, 143, 255];
@@ -25,7 +25,7 @@ function row(name, onclick) {
   return { item: element("li", {}, button), button, fill, value };
 }
 
-// A bar a class. Returns what sets them.
+// Creates a bar for each class. Returns a function that sets the bars from an answer.
 export function bars(list, classes, chosen) {
   const rows = classes.map((name) => row(name, () => chosen(name)));
   list.replaceChildren(...rows.map(({ item }) => item));
@@ -40,7 +40,7 @@ export function bars(list, classes, chosen) {
   };
 }
 
-// A bar for each of the other networks. Returns what sets them, and says how many disagree.
+// Creates a bar for each of the other networks. Returns a function that sets them and returns how many disagree.
 export function others(list, names, chosen) {
   const rows = new Map(names.map((name) => [name, row(name, () => chosen(name))]));
   list.replaceChildren(...[...rows.values()].map(({ item }) => item));
@@ -60,14 +60,14 @@ export function others(list, names, chosen) {
 
 export const percent = (value) => `${Math.round(100 * value)}\u00a0%`;
 
-// Shares over the drawing: orange speaks for the class, blue against it.
+// Draws shares over the drawing: orange for the class, blue against it.
 export function map(canvas, agreement, scale) {
   const context = canvas.getContext("2d");
   context.clearRect(0, 0, canvas.width, canvas.height);
   if (!agreement) return;
   const { shares, rows, columns } = agreement;
   const most = Math.max(...shares.flat().map(Math.abs), 1e-12);
-  // one more cell at every edge, so that the map reaches those of the picture
+  // one more cell at every edge, so that the map reaches the edges of the picture
   const inside = (place, count) => Math.min(Math.max(place - 1, 0), count - 1);
   const [width, height] = [columns.length + 2, rows.length + 2];
   const small = document.createElement("canvas");
@@ -91,7 +91,7 @@ export function map(canvas, agreement, scale) {
   );
 }
 
-const step = (middles) => (middles.length > 1 ? middles[1] - middles[0] : 2 * Math.max(middles[0], 1));
+const step = (centres) => (centres.length > 1 ? centres[1] - centres[0] : 2 * Math.max(centres[0], 1));
 
 export function pen(canvas, at, size) {
   if (!at) return;
@@ -107,7 +107,7 @@ export function pen(canvas, at, size) {
   context.stroke();
 }
 
-// Sliders for the numbers of a pose; of a long one, for those that vary most.
+// Creates sliders for the dimensions of a pose, at most 16, those that vary most. Returns a function that sets them.
 export function sliders(box, facts, moved) {
   const reach = Array.from({ length: facts.pose_dim }, (_, place) =>
     Math.max(...facts.pose_high.map((high, label) => high[place] - facts.pose_low[label][place])),
@@ -116,7 +116,7 @@ export function sliders(box, facts, moved) {
   const made = shown.map((place) => {
     const input = element("input", { type: "range", step: "any", disabled: true });
     const output = element("output");
-    input.setAttribute("aria-label", `number ${place + 1} of the pose`);
+    input.setAttribute("aria-label", `dimension ${place + 1} of the pose`);
     input.addEventListener("input", () => {
       output.textContent = Number(input.value).toFixed(2);
       moved(place, Number(input.value));
@@ -129,7 +129,7 @@ export function sliders(box, facts, moved) {
       input.disabled = !pose || !facts.draws;
       if (!pose) continue;
       const [low, high] = [facts.pose_low[label][place], facts.pose_high[label][place]];
-      const room = Math.max(high - low, 0.02) / 4; // beyond what is usual, a little
+      const room = Math.max(high - low, 0.02) / 4; // a little beyond the usual range
       input.min = Math.min(low - room, pose[place]);
       input.max = Math.max(high + room, pose[place]);
       input.value = pose[place];
