@@ -1,7 +1,7 @@
 """Number of capsule layers that each routing learns through.
 
 resnet-caps-small (1,1,1 blocks) is trained with one to six capsule layers for 90 steps of 64 digits. Shown are the mean
-loss of the last ten steps and the accuracy on unseen digits, after the statistics of batch norm have been taken anew.
+loss of the last ten steps and the accuracy on unseen digits, after the statistics of batch norm were computed again.
 Of two learning rates the one with the lower loss counts. With MNIST, training uses the first 10,000 training digits and
 testing the first 1,000 test digits; without it, seven-segment digits (:mod:`paircaps.bench.toy_task`) are used.
 """
@@ -27,7 +27,7 @@ from paircaps.errors import RecipeError
 from paircaps.models import create_model
 from paircaps.votes import MatrixVotes
 
-# cross entropy on an activation below one cannot fall under 1.46, so dynamic and EM get the loss made for them
+# cross entropy on an activation below one cannot fall under 1.46, so dynamic and EM routing get the margin loss
 CASES = [("fm", "cross entropy"), ("fm", "margin"), ("dynamic", "margin"), ("em", "margin")]
 ROUTINGS = tuple(dict.fromkeys(routing for routing, _ in CASES))
 LEARNING_RATES = (1e-3, 3e-3)
@@ -94,7 +94,7 @@ def _load_digits(mnist: Path | None) -> tuple[Digits, Digits]:
     if mnist is None:
         generator = torch.Generator().manual_seed(0)
         return segment_digits(TRAINED, generator), segment_digits(TESTED, generator)
-    # load_dataset would look elsewhere too, and the folder is meant
+    # load_dataset would search other folders too, but this one was named
     if not (mnist / "train-images-idx3-ubyte.gz").is_file():
         raise RecipeError(f"{mnist}: no train-images-idx3-ubyte.gz in this folder")
     return _mnist_digits(mnist, "train", TRAINED), _mnist_digits(mnist, "test", TESTED)
@@ -149,7 +149,10 @@ def _learn(
 
 
 def _start_from_pairs(model: torch.nn.Module) -> None:
-    """Draw vote weights anew, each pair's matrix by Glorot's rule for itself: far larger than the library's start."""
+    """Initialise vote weights again, each pair's matrix by Glorot's rule for its own fans.
+
+    These weights are far larger than those of the library's initialisation.
+    """
     for module in model.modules():
         if isinstance(module, MatrixVotes):
             fan_in, fan_out = module.weight.shape[-2:]

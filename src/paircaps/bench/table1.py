@@ -130,8 +130,8 @@ def as_markdown(result: dict[str, Any]) -> str:
         "",
         f"Inference of a batch of {result['batch']} images: medians and quartiles of repeats taken in turn. The floor "
         "is the same network up to its primary capsules: no votes, no routing. Plain routings hold all votes at once, "
-        "the others run as they do unless told. The paper's figures are of another machine and its widths are not "
-        "told; what compares is the order. Ratios are taken round by round; the last column is over our dynamic(3). "
+        "the others run in their default mode. The paper's figures are of another machine, and its widths are not "
+        "known; only the order compares. Ratios are taken round by round; the last column is over our dynamic(3). "
         f"{machine_line(result['machine'])}.",
         "",
         *(goals_as_markdown([Goal(**goal) for goal in result["goals"]]) if result["goals"] else []),

@@ -90,7 +90,7 @@ def train(
 
 
 def update_batch_norm(model: nn.Module, images: Tensor) -> None:
-    """Compute the running statistics of batch norm anew from all images.
+    """Compute the running statistics of batch norm again, from all images.
 
     At the paper's momentum of 0.99 a short training has not reached them.
     """

@@ -107,7 +107,7 @@ def stand_in_datasets(settings: Data) -> tuple[Datasets, str]:
     try:
         options = {**settings.options, **offline_options(settings.name)}
         whole: ImageDataset = open_dataset(settings.name, "train", settings.folder, options)
-        source = "made" if metadata is not None and not metadata.files else "the real files"
+        source = "synthetic" if metadata is not None and not metadata.files else "the real files"
     except DataError:
         if metadata is None:
             raise
@@ -186,8 +186,8 @@ def as_markdown(result: dict) -> str:
         "",
         f"`paircaps bench train {' '.join(result['recipes'])} --seconds {result['seconds']:g}`",
         "",
-        "Images a second of the whole loop, with quartiles, beside bare forward, backward and update on one batch that "
-        "lies ready; one step of each in turn, medians over all steps. Their ratio is as noisy as the machine; the "
+        "Images a second of the whole loop, with quartiles, beside bare forward, backward and update on one batch in "
+        "memory; one step of each in turn, medians over all steps. Their ratio is as noisy as the machine; the "
         "share of a step's time that is forward, backward and update is taken within each step, and should be "
         f"{100 * result['goal']:.0f} % or more. {machine_line(result['machine'])}.",
         "",

@@ -155,14 +155,14 @@ def read_out(fit: Poses, test: Poses) -> Tensor:
     """
     residual, total = torch.zeros(len(POSE)).double(), torch.zeros(len(POSE)).double()
     for label in test.labels.unique():
-        known, asked = fit.labels == label, test.labels == label
-        if not bool(known.any()):
+        fitted, tested = fit.labels == label, test.labels == label
+        if not bool(fitted.any()):
             continue
-        mean = fit.truth[known].mean(0)
-        weight = torch.linalg.lstsq(_with_constant(fit.pose[known]), fit.truth[known] - mean, driver="gelsd").solution
-        guess = _with_constant(test.pose[asked]) @ weight + mean
-        residual += (guess - test.truth[asked]).square().sum(0)
-        total += (mean - test.truth[asked]).square().sum(0)
+        mean = fit.truth[fitted].mean(0)
+        weight = torch.linalg.lstsq(_with_constant(fit.pose[fitted]), fit.truth[fitted] - mean, driver="gelsd").solution
+        guess = _with_constant(test.pose[tested]) @ weight + mean
+        residual += (guess - test.truth[tested]).square().sum(0)
+        total += (mean - test.truth[tested]).square().sum(0)
     if not bool((total > 0).all()):
         raise PaircapsError("the images to fit a read-out on and those to test it on have no class in common")
     return 1 - residual / total

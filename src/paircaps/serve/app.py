@@ -100,8 +100,8 @@ def _add_interface(app: FastAPI, networks: Networks) -> None:
         return await networks.run(networks.predict, content, model, label, fit, invert, compare)
 
     @app.post("/api/draw", summary="Draw a pose", responses=_ERRORS)  # pyright: ignore[reportArgumentType]
-    async def draw(asked: PoseToDraw) -> Drawing:
-        return await networks.run(networks.draw, asked.model, asked.label, asked.pose)
+    async def draw(requested: PoseToDraw) -> Drawing:
+        return await networks.run(networks.draw, requested.model, requested.label, requested.pose)
 
 
 def _add_pages(app: FastAPI) -> None:

@@ -153,12 +153,12 @@ class Networks:
             invert: whether to exchange dark and light.
             compare: whether to return the predictions of all other networks too.
         """
-        asked = self[name]
-        label = None if not class_name else asked.index(class_name)
+        served = self[name]
+        label = None if not class_name else served.index(class_name)
         decoded = _DecodedPicture(PictureSource("the picture", lambda: content), fit, invert)
-        response = _predict(asked, decoded(asked.network), label)
+        response = _predict(served, decoded(served.network), label)
         if compare:
-            others = [loaded for loaded in self._loaded.values() if loaded is not asked]
+            others = [other for other in self._loaded.values() if other is not served]
             response.others = [_opinion(other, decoded(other.network)) for other in others]
         return response
 
@@ -171,13 +171,13 @@ class Networks:
             class_name: class whose capsule has the pose.
             pose: values of all dimensions.
         """
-        asked = self[name]
-        label = asked.index(class_name)
-        network = asked.network
+        served = self[name]
+        label = served.index(class_name)
+        network = served.network
         if network.decoder is None:
-            raise PaircapsError(f"{asked.name} was trained without a decoder: it cannot draw")
+            raise PaircapsError(f"{served.name} was trained without a decoder: it cannot draw")
         if len(pose) != network.model.pose_dim:
-            raise PaircapsError(f"a pose of {asked.name} is {network.model.pose_dim} numbers, got {len(pose)}")
+            raise PaircapsError(f"a pose of {served.name} is {network.model.pose_dim} numbers, got {len(pose)}")
         if max(map(abs, pose)) > MOST_POSE:
             raise PaircapsError(
                 f"numbers of a pose lie between -{MOST_POSE:g} and {MOST_POSE:g}, got {max(pose, key=abs):g}"
@@ -204,16 +204,16 @@ class _DecodedPicture:
         return self._images[shape]
 
 
-def _predict(asked: ServedNetwork, images: Tensor, label: int | None) -> PredictionResponse:
+def _predict(served: ServedNetwork, images: Tensor, label: int | None) -> PredictionResponse:
     """Prediction of one network for one image."""
-    network = asked.network
+    network = served.network
     traced = trace(network, images) if has_capsules(network) else None
     capsules = network(images) if traced is None else traced.capsules
     chosen = choose_classes(capsules, label)
-    certainty = asked.certainty(capsules.activation)
+    certainty = served.certainty(capsules.activation)
     return PredictionResponse(
-        model=asked.name,
-        classes=asked.most_active_names(capsules.activation),
+        model=served.name,
+        classes=served.most_active_names(capsules.activation),
         activations=_by_class(network, capsules.activation),
         certainty=_by_class(network, certainty),
         looked_at=network.classes[int(chosen)],

@@ -35,7 +35,7 @@ def draw_agreement(agreement: Agreement, names: Sequence[str], classes: Sequence
         row[0].set_ylabel(f"{shortened(names[index], 20)}\nclass: {label}", fontsize=8, color=INK)
     for axis, title in zip(axes[0], titles, strict=True):
         axis.set_title(title, fontsize=9)
-    figure.suptitle("Where the agreement on a class comes from; orange speaks for it, blue against it", fontsize=10)
+    figure.suptitle("Where the agreement on a class comes from; orange is for it, blue against it", fontsize=10)
     return as_png(figure)
 
 

@@ -42,7 +42,9 @@ def draw_perturbation(perturbation: Perturbation, index: int, name: str, class_n
     nearest = (values[shown] - pose[shown].unsqueeze(-1)).abs().argmin(-1).tolist()
     height, width = drawings.shape[-2:]
     _labels(axis, (height, width), shown.tolist(), values[shown], nearest)
-    beside = zip(left.subplots(2, 1), (perturbation.images, perturbation.unchanged), ("input", "redrawn"), strict=True)
+    beside = zip(
+        left.subplots(2, 1), (perturbation.images, perturbation.unchanged), ("input", "reconstruction"), strict=True
+    )
     for place, image, title in beside:
         show(place, image[index])
         place.set_title(title, fontsize=8, pad=3)

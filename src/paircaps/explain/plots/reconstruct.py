@@ -40,10 +40,12 @@ def draw_reconstruction(reconstruction: Reconstruction, names: Sequence[str], cl
         )
         if column == 0:
             above.set_ylabel("input", fontsize=8)
-            below.set_ylabel("redrawn", fontsize=8)
+            below.set_ylabel("reconstruction", fontsize=8)
     several = reconstruction.label.shape[1] > 1
     colours = f": the more active one {_colour_name(0)}, the other {_colour_name(1)}" if several else ""
-    figure.suptitle(f"Redrawn from the pose of the capsule{'s' if several else ''} named below{colours}", fontsize=9)
+    figure.suptitle(
+        f"Reconstruction from the pose of the capsule{'s' if several else ''} named below{colours}", fontsize=9
+    )
     return as_png(figure)
 
 

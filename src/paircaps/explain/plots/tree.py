@@ -42,8 +42,8 @@ def draw_tree(tree: AgreementTree, name: str, class_name: str) -> bytes:
         leaf = depth == len(tree.levels) - 1
         _nodes(axis, level, spots[depth], len(tree.levels) - 1 - depth, tree, leaf, class_name if depth == 0 else "")
     figure.suptitle(
-        f"What {shortened(class_name, 20)} is made of: the strongest capsules of each layer, and their shares in it\n"
-        "orange speaks for it, blue against it",
+        f"Parse tree of {shortened(class_name, 20)}: the strongest capsules of each layer, and their shares in it\n"
+        "orange is for it, blue against it",
         fontsize=9,
     )
     return as_png(figure)
