@@ -1,4 +1,4 @@
-"""``paircaps bench``: measure it on this machine."""
+"""Run ``paircaps bench``: measure speed and memory on this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paircaps.training.recipes import list_recipes, load_recipe
 
 
 def run_data(options: argparse.Namespace) -> int:
-    """Time the loader."""
+    """Measure the images a second of the data loader."""
     require_places(options.out)
     print(f"timing the loader, {options.repeats} times {options.batches} batches of every case ...", file=sys.stderr)
     result = data.bench_data(options.data_dir, options.batches, options.repeats, options.seed)
@@ -20,7 +20,7 @@ def run_data(options: argparse.Namespace) -> int:
 
 
 def run_train(options: argparse.Namespace) -> int:
-    """Time training."""
+    """Measure the images a second of training, by recipe."""
     require_places(options.out)
     recipes = {name: load_recipe(name) for name in options.recipes or list_recipes()}
     print(f"timing the loop of {len(recipes)} recipes, {2 * options.seconds} seconds each ...", file=sys.stderr)
@@ -28,28 +28,28 @@ def run_train(options: argparse.Namespace) -> int:
 
 
 def run_table1(options: argparse.Namespace) -> int:
-    """Time inference by routing."""
+    """Measure the inference time of the paper's Table 1, by routing."""
     require_places(options.out, picture=True)
     result = table1.bench_table1(float(options.seconds), options.batch, _say, paper_times())
     return show_result(result, table1.as_markdown, options, plots.draw_table1)
 
 
 def run_layer(options: argparse.Namespace) -> int:
-    """Time and weigh capsule layers."""
+    """Measure time and memory of capsule layers."""
     require_places(options.out, picture=True)
     result = layer.bench_layer(float(options.seconds), options.batch, say=_say)
     return show_result(result, layer.as_markdown, options, plots.draw_layer)
 
 
 def run_scaling(options: argparse.Namespace) -> int:
-    """Time and weigh growing layers."""
+    """Measure time and memory of layers of growing size."""
     require_places(options.out, picture=True)
     result = scaling.bench_scaling(float(options.seconds), options.batch, options.largest, _say)
     return show_result(result, scaling.as_markdown, options, plots.draw_scaling)
 
 
 def run_serve(options: argparse.Namespace) -> int:
-    """Time answers of a server."""
+    """Measure the time until a server has answered."""
     require_places(options.out)
     from paircaps.bench import serve
 

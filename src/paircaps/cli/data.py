@@ -1,4 +1,4 @@
-"""``paircaps data``: list, fetch, show and check datasets."""
+"""Run ``paircaps data``: list, download, show and check datasets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OPTIONAL = {("svhn", "extra")}
 
 
 def print_datasets(options: argparse.Namespace) -> int:
-    """Print every dataset: whether it is here, where, and under what terms."""
+    """Print every dataset: where its files are, its licence and its citation."""
     require_folder(options.data_dir)
     rows = [_described_row(metadata, options.data_dir) for metadata in all_metadata()]
     rows += [_bare_row(name) for name in list_datasets() if dataset_metadata(name) is None and name != FOLDER]
@@ -103,7 +103,7 @@ def show_dataset(options: argparse.Namespace) -> int:
 
 
 def check_datasets(options: argparse.Namespace) -> int:
-    """Read datasets whole; say what is in them, and go on after one that is damaged."""
+    """Read whole datasets and print their class counts; a damaged one is reported, and the others are read."""
     code = 0
     for name in options.names:  # a wrong name shows before the work
         if folder_path(name, bare=True) is None:
@@ -141,7 +141,7 @@ def _counts(dataset: ImageDataset) -> str:
 
 
 def _described_row(metadata: Metadata, root: Path | None) -> dict[str, Any]:
-    """What ``data list`` says of a dataset with metadata."""
+    """Entry of ``data list`` for a dataset with metadata."""
     source = source_metadata(metadata)
     places = {split: find(source, split, root) for split in _splits(source, None)}
     is_known = metadata.base is not None or source.files
@@ -161,7 +161,7 @@ def _described_row(metadata: Metadata, root: Path | None) -> dict[str, Any]:
 
 
 def _bare_row(name: str) -> dict[str, Any]:
-    """What ``data list`` says of a dataset that was registered without metadata."""
+    """Entry of ``data list`` for a dataset that was registered without metadata."""
     unknown = ("title", "here", "shape", "classes", "licence", "citation", "stand_in_for")
     state = f"registered by {registered_by(name)}, no metadata"
     return {"name": name, "state": state, "folders": [], "images": {}, **dict.fromkeys(unknown)}
@@ -172,7 +172,7 @@ def _folders(places: dict[str, list[Path] | None]) -> list[str]:
 
 
 def _state(metadata: Metadata, source: Metadata, places: dict[str, list[Path] | None]) -> str:
-    """Whether a dataset is here, in words."""
+    """Sentence on where the files of a dataset are, or how to get them."""
     if not source.files:
         synthetic = "made on the fly, always here"
         return synthetic if metadata.base else f"registered by {registered_by(metadata.name)}, which finds its images"

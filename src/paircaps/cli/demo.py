@@ -1,4 +1,4 @@
-"""``paircaps demo``."""
+"""Run ``paircaps demo``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paircaps.paper.demo import run_demo
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train, test, compare."""
+    """Train and test the networks of the demonstration, and print their comparison."""
     table, files = run_demo(
         options.out,
         steps=options.steps,
@@ -23,12 +23,12 @@ def run(options: argparse.Namespace) -> int:
     )
     print(table)
     print("written:", *files, sep="\n  ")
-    print(f"\nDraw a digit, and watch them disagree: {_command()} serve {shlex.quote(str(options.out))}")
+    print(f"\nDraw a digit, and see where the networks disagree: {_command()} serve {shlex.quote(str(options.out))}")
     return 0
 
 
 def _command() -> str:
-    """How this command can be called from where we are."""
+    """The command as the user can type it: its name if it is on the path, else the path of the program."""
     program = Path(sys.argv[0])
     if program.name != "paircaps" or shutil.which("paircaps") == str(program):
         return "paircaps"

@@ -1,4 +1,4 @@
-"""``paircaps equivariance``: how well poses follow the world, network by network."""
+"""Run ``paircaps equivariance``: measure how well poses follow transformations of the image, for each network."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from paircaps.training.datasets import require_classes, require_shape
 
 
 def run_equivariance(options: argparse.Namespace) -> int:
-    """Warp images, and see what becomes of poses and activations."""
+    """Measure poses and activations of warped images, for each network, and print the table."""
     require_places(options.out, picture=True)
     networks, tested = {}, {}
     for name, folder in find_models(options.folders).items():
@@ -48,7 +48,7 @@ def run_equivariance(options: argparse.Namespace) -> int:
 
 
 def _warn_of_few(network: Network, images: int) -> None:
-    """A read-out with as many weights as images fits anything."""
+    """Warn of too few images: a read-out with as many weights as images fits anything."""
     wanted = 4 * len(network.classes) * (network.model.pose_dim + 1)
     if images < wanted:
         print(
@@ -59,6 +59,6 @@ def _warn_of_few(network: Network, images: int) -> None:
 
 
 def _described(dataset: ImageDataset) -> str:
-    """By what two datasets are told apart."""
+    """Name, length and image size of a dataset, by which two datasets are told apart."""
     channels, height, width = dataset.shape
     return f"{dataset.info.name}, {len(dataset):,} images of {height}×{width}×{channels}"

@@ -1,4 +1,4 @@
-"""``paircaps estimate``: will it fit?"""
+"""Run ``paircaps estimate``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from paircaps.errors import RecipeError
 
 
 def run(options: argparse.Namespace) -> int:
-    """Estimate a model and print it."""
+    """Print parameters, operations and memory of a model, for each routing."""
     try:
         rows = estimate(
             options.model,

@@ -1,4 +1,4 @@
-"""``paircaps evaluate`` and ``paircaps predict``."""
+"""Run ``paircaps evaluate`` and ``paircaps predict``."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _WIDEST_TABLE = 20
 
 
 def run_evaluate(options: argparse.Namespace) -> int:
-    """Test a network on a dataset."""
+    """Evaluate a network on a dataset and print the result."""
     network = load(options.folder)
     trained = read_metadata(options.folder).get("trained", {})
     dataset = named_or_own(options.folder, options, options.split).limit(options.limit)
     require_fitting(network, dataset)
     objective = Objective(network, _loss(trained, options))
     mirror = options.mirror or bool(trained.get("mirror"))
-    seen = evaluate(objective, dataset, batch_size=options.batch_size, mirror=mirror)
+    evaluation = evaluate(objective, dataset, batch_size=options.batch_size, mirror=mirror)
     if options.json:
         facts = {"folder": str(options.folder), "data": dataset.info.name, "split": dataset.info.split}
-        print(json.dumps({**facts, "note": dataset.info.note, "mirror": mirror, **seen.as_dict()}))
+        print(json.dumps({**facts, "note": dataset.info.note, "mirror": mirror, **evaluation.as_dict()}))
         return 0
-    print(_report(seen, dataset))
+    print(_report(evaluation, dataset))
     return 0
 
 
@@ -46,22 +46,24 @@ def _loss(trained: dict[str, Any], options: argparse.Namespace) -> Loss:
         ) from None
 
 
-def _report(seen: Evaluation, dataset: ImageDataset) -> str:
-    lines = [repr(dataset), *seen.lines()]
+def _report(evaluation: Evaluation, dataset: ImageDataset) -> str:
+    """Metrics, accuracy of each class and confusion table of an evaluation."""
+    lines = [repr(dataset), *evaluation.lines()]
     lines += ["", "class by class"]
     width = max(map(len, dataset.classes))
-    for name, value in seen.per_class.items():
+    for name, value in evaluation.per_class.items():
         lines.append(f"  {name:{width}}  " + ("no image" if value is None else f"{100 * value:6.2f} %"))
-    if seen.confusion is not None and len(dataset.classes) <= _WIDEST_TABLE:
+    if evaluation.confusion is not None and len(dataset.classes) <= _WIDEST_TABLE:
         lines += [
             "",
             "images of each class (row) taken for each class (column)",
-            *_table(seen.confusion, dataset.classes),
+            *_table(evaluation.confusion, dataset.classes),
         ]
     return "\n".join(lines)
 
 
 def _table(confusion: list[list[int]], classes: tuple[str, ...]) -> list[str]:
+    """Lines of the confusion table; a dot stands for 0."""
     first = max(map(len, classes))
     cell = max(len(str(max(map(max, confusion)))), 4) + 1
     names = [name[: cell - 1] for name in classes]
@@ -72,33 +74,34 @@ def _table(confusion: list[list[int]], classes: tuple[str, ...]) -> list[str]:
 
 
 def run_predict(options: argparse.Namespace) -> int:
-    """Say what pictures show; 1 if one of them could not be read."""
+    """Print the class of every picture; the exit code is 1 if one of them could not be read."""
     network = load(options.folder)
     bad = 0
-    for seen in predict_pictures(network, find_pictures(options.files), fit=options.fit, invert=options.invert):
-        bad += bool(seen.error)
+    for prediction in predict_pictures(network, find_pictures(options.files), fit=options.fit, invert=options.invert):
+        bad += bool(prediction.error)
         if options.json:
-            print(json.dumps(_as_dict(seen), ensure_ascii=False), flush=True)
-        elif seen.error:
-            print(f"paircaps: {seen.error}", file=sys.stderr)
+            print(json.dumps(_as_dict(prediction), ensure_ascii=False), flush=True)
+        elif prediction.error:
+            print(f"paircaps: {prediction.error}", file=sys.stderr)
         else:
-            print(_line(seen), flush=True)
+            print(_line(prediction), flush=True)
     return 1 if bad else 0
 
 
-def _as_dict(seen: Prediction) -> dict[str, object]:
-    if seen.error:
-        return {"file": seen.name, "error": seen.error}
-    label = {"class": seen.labels[0]} if len(seen.labels) == 1 else {"classes": list(seen.labels)}
-    return {"file": seen.name, **label, "activations": seen.activations}
+def _as_dict(prediction: Prediction) -> dict[str, object]:
+    """A prediction, or the error of a picture that could not be read, for JSON."""
+    if prediction.error:
+        return {"file": prediction.name, "error": prediction.error}
+    label = {"class": prediction.labels[0]} if len(prediction.labels) == 1 else {"classes": list(prediction.labels)}
+    return {"file": prediction.name, **label, "activations": prediction.activations}
 
 
-def _line(seen: Prediction) -> str:
-    """A picture, its class, and the activation of every capsule, the most active one first."""
-    assert seen.activations is not None
-    ranked = sorted(seen.activations.items(), key=lambda item: -item[1])
+def _line(prediction: Prediction) -> str:
+    """Name of a picture, its class, and the activations of all classes, the highest first."""
+    assert prediction.activations is not None
+    ranked = sorted(prediction.activations.items(), key=lambda item: -item[1])
     activations = "  ".join(f"{name} {value:.3f}" for name, value in ranked)
-    label = " and ".join(seen.labels)
-    line = f"{seen.name}: {label}  ({activations})"
+    label = " and ".join(prediction.labels)
+    line = f"{prediction.name}: {label}  ({activations})"
     fits = not sys.stdout.isatty() or len(line) <= shutil.get_terminal_size().columns
-    return line if fits else f"{seen.name}: {label}\n  {activations}"
+    return line if fits else f"{prediction.name}: {label}\n  {activations}"

@@ -1,4 +1,4 @@
-"""``paircaps explain``: what goes on inside a trained network."""
+"""Run ``paircaps explain``: draw what happens inside a trained network."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from paircaps.predict import find_pictures, read_picture
 from paircaps.routing import Routing
 from paircaps.training.datasets import require_shape
 
-_MOST = 500
+_MOST_PICTURES = 500
 """Most pictures of one command."""
-_A_SHEET = {"reconstruct": 50, "agreement": 8}
-"""Images on one sheet."""
+_IMAGES_A_SHEET = {"reconstruct": 50, "agreement": 8}
+"""Most images on one sheet of each view."""
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """What is looked at.
+    """Images to explain.
 
     Args:
-        names: for captions.
-        images: (B, C, H, W) in bytes.
-        label: the class that was asked for, or None.
+        names: their names, for captions.
+        images: (B, C, H, W) in uint8.
+        label: index of the class to explain; None for the most active one of each image.
     """
 
     names: list[str]
@@ -54,13 +54,13 @@ class Pictures:
 
 
 def run_explain(options: argparse.Namespace) -> int:
-    """Draw every view that there is of some pictures."""
+    """Draw every view of some pictures that the network allows."""
     network = load(options.folder)
     views = _views(network, options.only)
     label = _label(network, options.label)
     pictures, bad = _pictures(network, options, label)
     _make_folder(options.out)
-    draw: dict[str, Callable[[], Drawn]] = {
+    draw: dict[str, Callable[[], PictureFiles]] = {
         "reconstruct": lambda: _reconstruct(network, pictures),
         "perturb": lambda: _perturb(network, pictures, options.folder),
         "agreement": lambda: _agreement(network, pictures),
@@ -74,7 +74,7 @@ def run_explain(options: argparse.Namespace) -> int:
 
 
 def _views(network: Network, asked: list[str] | None) -> list[str]:
-    """What can be drawn of a network; what cannot be is an error if it was asked for, else a note."""
+    """Views that can be drawn of a network; another one is an error if ``--only`` named it, else a note."""
     why = {}
     if network.decoder is None:
         why |= dict.fromkeys(("reconstruct", "perturb"), "the network was trained without a decoder")
@@ -115,7 +115,7 @@ def _label(network: Network, name: str | None) -> int | None:
 
 
 def _pictures(network: Network, options: argparse.Namespace, label: int | None) -> tuple[Pictures, int]:
-    """The files that were named, or images of a dataset; and how many could not be read."""
+    """The pictures of the command line, or images of a dataset; and the number of those that could not be read."""
     if options.files and options.data:
         raise PaircapsError(f"give pictures or --data {options.data}, not both")
     if options.files:
@@ -131,11 +131,11 @@ def _pictures(network: Network, options: argparse.Namespace, label: int | None) 
 
 
 def _files(network: Network, options: argparse.Namespace, label: int | None) -> tuple[Pictures, int]:
-    """Pictures of files; one that cannot be read does not stop the others, unless there are none."""
+    """Pictures of files, and the number of unreadable ones; an error only if none could be read."""
     names, images, errors = [], [], []
     for number, source in enumerate(find_pictures(options.files)):
-        if number == _MOST:
-            raise PaircapsError(f"more than {_MOST} pictures are too many to look at: name fewer")
+        if number == _MOST_PICTURES:
+            raise PaircapsError(f"more than {_MOST_PICTURES} pictures are too many for one command: name fewer")
         try:
             images.append(read_picture(network, source, fit=options.fit, invert=options.invert))
         except DataError as error:
@@ -155,17 +155,17 @@ def _make_folder(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
 
 
-Drawn = Iterator[tuple[str, bytes]]
-"""Names of files and their content, one when the one before it is written."""
+PictureFiles = Iterator[tuple[str, bytes]]
+"""Names of files and their content, drawn one at a time."""
 
 
-def _reconstruct(network: Network, pictures: Pictures) -> Drawn:
-    for name, few in _sheets("reconstruct", pictures, _A_SHEET["reconstruct"]):
-        seen = reconstruct(network, few.images, few.label)
-        yield name, draw_reconstruction(seen, few.names, network.classes)
+def _reconstruct(network: Network, pictures: Pictures) -> PictureFiles:
+    for name, few in _sheets("reconstruct", pictures, _IMAGES_A_SHEET["reconstruct"]):
+        reconstruction = reconstruct(network, few.images, few.label)
+        yield name, draw_reconstruction(reconstruction, few.names, network.classes)
 
 
-def _perturb(network: Network, pictures: Pictures, folder: Path) -> Drawn:
+def _perturb(network: Network, pictures: Pictures, folder: Path) -> PictureFiles:
     familiar = load_sample_images(network, folder)
     if not familiar.own:
         print(
@@ -175,24 +175,24 @@ def _perturb(network: Network, pictures: Pictures, folder: Path) -> Drawn:
         )
     reach = dimension_ranges(network, familiar.images)
     for name, one in _sheets("perturb", pictures, 1):
-        seen = perturb(network, one.images, reach, one.label)
-        yield name, draw_perturbation(seen, 0, one.names[0], network.classes[int(seen.label[0])])
+        perturbation = perturb(network, one.images, reach, one.label)
+        yield name, draw_perturbation(perturbation, 0, one.names[0], network.classes[int(perturbation.label[0])])
 
 
-def _agreement(network: Network, pictures: Pictures) -> Drawn:
-    for name, few in _sheets("agreement", pictures, _A_SHEET["agreement"]):
-        seen = agreement(network, few.images, few.label)
-        yield name, draw_agreement(seen, few.names, network.classes)
+def _agreement(network: Network, pictures: Pictures) -> PictureFiles:
+    for name, few in _sheets("agreement", pictures, _IMAGES_A_SHEET["agreement"]):
+        explained = agreement(network, few.images, few.label)
+        yield name, draw_agreement(explained, few.names, network.classes)
 
 
-def _tree(network: Network, pictures: Pictures) -> Drawn:
+def _tree(network: Network, pictures: Pictures) -> PictureFiles:
     for name, one in _sheets("tree", pictures, 1):
-        seen = tree(network, one.images[0], one.label)
-        yield name, draw_tree(seen, one.names[0], network.classes[seen.label])
+        parsed = tree(network, one.images[0], one.label)
+        yield name, draw_tree(parsed, one.names[0], network.classes[parsed.label])
 
 
 def _sheets(view: str, pictures: Pictures, each: int) -> Iterator[tuple[str, Pictures]]:
-    """Pictures a few at a time, and a file name for each few; numbered, unless one sheet takes them all."""
+    """Split pictures into sheets, each with a file name; numbered, unless one sheet takes them all."""
     count = len(pictures.names)
     sheets = -(-count // each)
     for sheet in range(sheets):

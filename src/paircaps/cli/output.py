@@ -1,4 +1,4 @@
-"""Results that are printed, and written to files: as tables, as JSON, as a picture."""
+"""Print results, and write them to files: as tables, as JSON, as a picture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BenchResult = dict[str, Any]
 
 
 def require_places(files: list[Path], *, picture: bool = False) -> None:
-    """Refuse a file that cannot be written, before the work."""
+    """Refuse files that cannot be written, before the measurement begins."""
     for out in files:
         if out.is_dir() or not out.parent.is_dir():
             raise DataError(f"{out}: {'is a folder' if out.is_dir() else 'no such folder'}")
@@ -29,7 +29,14 @@ def show_result(
     options: argparse.Namespace,
     draw: Callable[[BenchResult], bytes] | None = None,
 ) -> int:
-    """Print a result, and write it to the files that were named."""
+    """Print a result, and write it to the files of ``--out``.
+
+    Args:
+        result: the measurement, as JSON has it.
+        as_markdown: function that turns it into tables.
+        options: those of the command: ``json`` and ``out``.
+        draw: function that draws it as a PNG file, if there is one.
+    """
     as_json, text = json.dumps(result, indent=2) + "\n", as_markdown(result)
     print(as_json if options.json else text, end="")
     for out in options.out:

@@ -1,4 +1,4 @@
-"""``paircaps serve``."""
+"""Run ``paircaps serve``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``paircaps train`` and ``paircaps replay``."""
+"""Run ``paircaps train`` and ``paircaps replay``."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def run_train(options: argparse.Namespace) -> int:
-    """Train."""
+    """Train by the recipe, or print the recipe with ``--print-config``."""
     if options.print_config:
         print(to_toml(options.recipe), end="")
         return 0
@@ -89,6 +89,7 @@ def run_train(options: argparse.Namespace) -> int:
 
 
 def _result_line(result: TrainingResult) -> str:
+    """Steps and accuracies of a finished training in one line."""
     trained = result.trained
     state = "was finished already," if result.resumed_at is None else "finished"
     chosen = trained["validation_accuracy"]
@@ -101,37 +102,40 @@ def _result_line(result: TrainingResult) -> str:
 
 
 def run_replay(options: argparse.Namespace) -> int:
-    """Take a failed step again: 0 if it fails again, 1 if it does not."""
-    seen = replay(existing_folder(options.folder))
-    print(json.dumps(_replay_facts(seen), indent=2) if options.json else _replay_text(seen))
-    return 0 if seen.shown_again else 1
+    """Repeat a failed step and print its report; the exit code is 0 if it fails again, 1 if it does not."""
+    replayed = replay(existing_folder(options.folder))
+    print(json.dumps(_replay_facts(replayed), indent=2) if options.json else _replay_text(replayed))
+    return 0 if replayed.shown_again else 1
 
 
-def _replay_facts(seen: Replay) -> dict[str, object]:
+def _replay_facts(replayed: Replay) -> dict[str, object]:
+    """The report of a repeated step for JSON; numbers that are not finite are text there."""
     return {
-        "step": seen.step,
-        "shown_again": seen.shown_again,
-        "loss": str(seen.loss),
-        "reported_loss": str(seen.reported),
-        "gradient": str(seen.gradient),
-        "layers": seen.layers,
-        "weights": seen.weights,
-        "gradients": seen.gradients,
+        "step": replayed.step,
+        "shown_again": replayed.shown_again,
+        "loss": str(replayed.loss),
+        "reported_loss": str(replayed.reported),
+        "gradient": str(replayed.gradient),
+        "layers": replayed.layers,
+        "weights": replayed.weights,
+        "gradients": replayed.gradients,
     }
 
 
-def _replay_text(seen: Replay) -> str:
+def _replay_text(replayed: Replay) -> str:
+    """The report of a repeated step in sentences."""
+
     def some(names: list[str]) -> str:
         more = f" and {len(names) - 5} more" if len(names) > 5 else ""
         return ", ".join(names[:5]) + more if names else "none"
 
-    verdict = "fails again" if seen.shown_again else "does not fail now"
+    verdict = "fails again" if replayed.shown_again else "does not fail now"
     return "\n".join(
         [
-            f"step {seen.step:,} {verdict}: loss {seen.loss}, length of the gradient {seen.gradient}; "
-            f"the training saw a loss of {seen.reported}",
-            f"weights that are not finite before it: {some(seen.weights)}",
-            f"layers whose output is not finite, the first one first: {some(seen.layers)}",
-            f"weights whose gradient is not finite: {some(seen.gradients)}",
+            f"step {replayed.step:,} {verdict}: loss {replayed.loss}, length of the gradient {replayed.gradient}; "
+            f"the loss in the training was {replayed.reported}",
+            f"weights that are not finite before it: {some(replayed.weights)}",
+            f"layers whose output is not finite, the first one first: {some(replayed.layers)}",
+            f"weights whose gradient is not finite: {some(replayed.gradients)}",
         ]
     )
