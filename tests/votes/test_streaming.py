@@ -167,7 +167,7 @@ def test_votes_too_short_to_have_a_direction_are_divided_by_a_constant():
 
 @pytest.mark.parametrize("vote_norm", ["pose", "vote", None])
 def test_autocast(vote_norm):
-    """The plain path casts its votes in bfloat16; the walk chooses its precision itself, and is the better for it."""
+    """The plain path casts its votes in bfloat16; tiled sums are computed in float32, and are the more exact."""
     fast, plain = twins("matrix", vote_norm)
     exact = copy.deepcopy(plain)
     u = 3 + torch.randn(16, 97, 16)

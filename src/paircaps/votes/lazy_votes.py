@@ -38,7 +38,10 @@ SHORTCUTS = {
     VoteNeeds.SUMS_OF_UNIT_VOTES: "agree_on_sums",
     VoteNeeds.TOTAL: "agree_on_total",
 }
-"""The member of a routing that vouches for each need: it must belong to the ``agree`` that is in force."""
+"""The attribute of a routing in which it declares or serves each need.
+
+If a subclass overrides ``agree`` and not this attribute, the declaration is that of another algorithm, and void.
+"""
 
 
 class LazyVotes:
@@ -92,7 +95,7 @@ class LazyVotes:
         Returns:
             Capsules of (..., J, K), (..., J, K) and (..., J).
         """
-        given = self._given_to(routing)
+        given = self._choose_for(routing)
         if given is VoteNeeds.EVERYTHING:
             return routing(self.dense(), activation)
         assert isinstance(routing, Routing)
@@ -106,7 +109,7 @@ class LazyVotes:
             capsules = routing.agree_on_sums(*sums, self.shape[-3])
         return to_dtype(routing.require_capsules(SHORTCUTS[given], capsules), self.dtype)
 
-    def _given_to(self, routing: nn.Module) -> VoteNeeds:
+    def _choose_for(self, routing: nn.Module) -> VoteNeeds:
         """What a routing gets: what it needs, or everything, as dense votes.
 
         Dense votes are necessary
@@ -122,9 +125,9 @@ class LazyVotes:
         """
         if self.streaming is False or torch.compiler.is_exporting() or torch.jit.is_tracing():  # pyright: ignore
             return VoteNeeds.EVERYTHING
-        if not isinstance(routing, Routing) or not _vouches_for_needs(routing) or _has_hooks(routing):
+        if not isinstance(routing, Routing) or not _can_do_with_less(routing) or _has_hooks(routing):
             return VoteNeeds.EVERYTHING
-        if not self._is_linear():
+        if not self._can_be_reduced():
             return VoteNeeds.EVERYTHING
         needs = routing.needs
         empty = needs is VoteNeeds.IMAGES and self._images == 0  # no piece, so nothing to concatenate
@@ -132,18 +135,18 @@ class LazyVotes:
             return VoteNeeds.EVERYTHING
         return needs
 
-    def _is_linear(self) -> bool:
-        """Whether votes are the product of children and weights with a batch norm that folds, and nobody looks on."""
+    def _can_be_reduced(self) -> bool:
+        """Whether votes are a product of children and weights, then a batch norm that folds, and neither has hooks."""
         linear = type(self.transform).forward in (MatrixVotes.forward, VectorVotes.forward)
         folds = isinstance(self.norm, nn.Identity) or _belongs_to(self.norm, "forward", "fold")
         return linear and folds and not (_has_hooks(self.transform) or _has_hooks(self.norm))
 
     def _dense_is_faster(self, needs: VoteNeeds) -> bool:
-        """Whether dense votes take less time than what is needed.
+        """Whether dense votes of the whole batch take less time than just what a routing needs.
 
-        A total is one matrix product: always faster. Tiles are slower for few images, and for votes that fit one tile.
-        So are pieces of a batch, which moreover must be several; and ``torch.compile`` makes better code of all images
-        at once.
+        Never less than a total, which is one matrix product. Less than tiles if there are few images, or if the votes
+        fit one tile. Less than a few images at a time if, moreover, the batch has few such pieces; and under
+        ``torch.compile``, which would unroll the loop over them.
         """
         if needs is VoteNeeds.TOTAL:
             return False
@@ -238,17 +241,18 @@ def _belongs_to(thing: object, method: str, shortcut: str) -> bool:
     return owners[0] is not None and owners[1] is not None and kinds.index(owners[1]) <= kinds.index(owners[0])
 
 
-def _vouches_for_needs(routing: Routing) -> bool:
-    """Whether a routing's declared need is that of the ``agree`` and the ``forward`` in force, and less than all."""
+def _can_do_with_less(routing: Routing) -> bool:
+    """Whether a routing declares that it needs less than everything, and its ``agree`` and ``forward`` respect that."""
     shortcut = SHORTCUTS.get(routing.needs)
     if shortcut is None or type(routing).forward is not Routing.forward:
         return False
-    missing = getattr(type(routing), shortcut) is getattr(Routing, shortcut)  # the call says so
+    # a need declared without its method counts as well: calling the method of the base class says what is missing
+    missing = getattr(type(routing), shortcut) is getattr(Routing, shortcut)
     return missing or _belongs_to(routing, "agree", shortcut)
 
 
 def _has_hooks(module: nn.Module) -> bool:
-    """Whether hooks look at what a module takes and returns."""
+    """Whether a module has hooks, which expect its inputs and outputs to exist."""
     return bool(
         module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
     )

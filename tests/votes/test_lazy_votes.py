@@ -15,8 +15,8 @@ from paircaps.votes import LazyVotes, MatrixVotes, operators, tile_children
 
 
 @pytest.fixture
-def walks(monkeypatch):
-    """Counts walks over tiles."""
+def tiled(monkeypatch):
+    """Shapes of the votes that were summed tile by tile, one a call."""
     seen = []
     original = LazyVotes.sums
 
@@ -28,19 +28,19 @@ def walks(monkeypatch):
     return seen
 
 
-def test_auto_streams_where_the_votes_fill_more_than_a_tile(walks):
+def test_auto_streams_where_the_votes_fill_more_than_a_tile(tiled):
     CapsuleLayer(LARGE[1], 10)(torch.randn(LARGE))
-    assert len(walks) == 1
+    assert len(tiled) == 1
     CapsuleLayer(8, 10)(torch.randn(8, 8, 16))
     CapsuleLayer(3 * LARGE[1], 10).eval()(torch.randn(7, 3 * LARGE[1], 16))  # too few images
-    assert len(walks) == 1
+    assert len(tiled) == 1
 
 
-def test_false_never_streams_and_true_always_does(walks):
+def test_false_never_streams_and_true_always_does(tiled):
     CapsuleLayer(LARGE[1], 10, streaming=False)(torch.randn(LARGE))
-    assert not walks
+    assert not tiled
     CapsuleLayer(8, 10, streaming=True)(torch.randn(2, 8, 16))
-    assert len(walks) == 1
+    assert len(tiled) == 1
 
 
 def test_a_routing_that_does_not_stream_gets_all_votes_and_says_so():
@@ -60,7 +60,7 @@ HOOKS = [f"register_{when}_{kind}" for when in ("forward", "full_backward") for 
 
 @pytest.mark.parametrize("hook", HOOKS)
 @pytest.mark.parametrize("part", ["votes", "norm", "routing"])
-def test_who_hooks_into_the_votes_sees_them(part, hook, walks):
+def test_who_hooks_into_the_votes_sees_them(part, hook, tiled):
     layer, seen = CapsuleLayer(LARGE[1], 10), []
 
     def look(_, *given):
@@ -70,13 +70,13 @@ def test_who_hooks_into_the_votes_sees_them(part, hook, walks):
     u = torch.randn(LARGE, requires_grad=True)
     layer(u).activation.sum().backward()
     assert any(isinstance(value, torch.Tensor) for value in seen)
-    assert not walks
+    assert not tiled
     handle.remove()
     layer(u)
-    assert len(walks) == 1
+    assert len(tiled) == 1
 
 
-def test_whoever_overrides_a_part_is_heard(walks):
+def test_whoever_overrides_a_part_is_heard(tiled):
     class Positive(FMAgreement):
         def agree(self, votes, activation):
             return super().agree(votes.relu(), activation)
@@ -100,7 +100,7 @@ def test_whoever_overrides_a_part_is_heard(walks):
         expected = copy.deepcopy(layer)
         expected.streaming = False
         torch.testing.assert_close(layer(u).s, expected(u).s)
-    assert not walks
+    assert not tiled
 
 
 def test_a_routing_with_a_forward_of_its_own_gets_a_tensor():
@@ -200,11 +200,11 @@ def test_channels_last_is_for_convolutions():
     assert layer.votes.weight.is_contiguous()
 
 
-def test_a_transform_of_ones_own_is_called(walks):
+def test_a_transform_of_ones_own_is_called(tiled):
     layer = CapsuleLayer(LARGE[1], 10)
     layer.votes = nn.Sequential(layer.votes, nn.Dropout(1.0))
-    assert layer(torch.randn(LARGE)).s.abs().max() == 0 or not walks
-    assert not walks
+    assert layer(torch.randn(LARGE)).s.abs().max() == 0 or not tiled
+    assert not tiled
 
 
 def test_a_routing_that_is_just_a_module_gets_a_tensor():
@@ -238,10 +238,12 @@ def test_a_tile_has_at_least_one_child(value):
         CapsuleLayer(8, 10, tile=value)
 
 
-def test_the_tile_that_was_asked_for_is_walked(monkeypatch):
+def test_the_tile_that_was_asked_for_is_used(monkeypatch):
     tiles = []
-    walk = operators.tiled_sums
-    monkeypatch.setattr(operators, "tiled_sums", lambda arguments: tiles.append(arguments.tile_size) or walk(arguments))
+    original = operators.tiled_sums
+    monkeypatch.setattr(
+        operators, "tiled_sums", lambda arguments: tiles.append(arguments.tile_size) or original(arguments)
+    )
     CapsuleLayer(8, 10, streaming=True, tile=3)(torch.randn(2, 8, 16))
     CapsuleLayer(8, 10, streaming=True)(torch.randn(2, 8, 16))
     assert tiles == [3, tile_children(2, 10, 16)]
@@ -256,7 +258,7 @@ def test_a_tile_without_streaming_is_refused_and_a_large_one_is_all_children():
 
 
 @pytest.mark.parametrize("name", ["resnet-caps-small", "capsnet-light"])
-def test_models_take_the_option(name, walks):
+def test_models_take_the_option(name, tiled):
     model = create_model(name, image_size=24, streaming=True)
     model(torch.randn(2, 1, 24, 24))
-    assert len(walks) == len(model.layers)
+    assert len(tiled) == len(model.layers)
