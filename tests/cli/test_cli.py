@@ -29,8 +29,8 @@ def _own_folders(monkeypatch, tmp_path_factory):
     monkeypatch.setenv("COLUMNS", "100")
 
 
-def published(card, folder):
-    """The card, had its files been published as they are in a folder."""
+def published(metadata, folder):
+    """The metadata, had its files been published as they are in a folder."""
     sets = {
         split: tuple(
             tuple(
@@ -39,9 +39,9 @@ def published(card, folder):
             )
             for files in alternatives
         )
-        for split, alternatives in card.files.items()
+        for split, alternatives in metadata.files.items()
     }
-    return dataclasses.replace(card, files=sets)
+    return dataclasses.replace(metadata, files=sets)
 
 
 def start(*words, **options):

@@ -132,6 +132,7 @@ def _page(dataset: ImageDataset, tiles: list[list[Image.Image]], names: list[str
     """Rows of tiles under a title, each with its name on the left."""
     from PIL import Image, ImageDraw
 
+    # sizes of the title, the names and the tiles
     titles = _titles(dataset, note)
     names = [_shortened(name) for name in names]
     label = max((int(_font(_TEXT).getlength(name)) for name in names), default=0)
@@ -143,9 +144,11 @@ def _page(dataset: ImageDataset, tiles: list[list[Image.Image]], names: list[str
     width = 2 * _MARGIN + max(text, label + max(widths))
     page = Image.new("RGB", (width, head + len(tiles) * (height + _GAP) - _GAP + _MARGIN), _PAPER)
     draw = ImageDraw.Draw(page)
+    # title
     for line, title in enumerate(titles):
         place = (_MARGIN, _MARGIN + (0 if line == 0 else _TITLE + int((line - 1) * 1.4 * _TEXT) + _GAP))
         draw.text(place, title, fill=_INK if line == 0 else _PALE, font=_font(_TITLE if line == 0 else _TEXT))
+    # rows
     for number, (row, name) in enumerate(zip(tiles, names, strict=True)):
         top, left = head + number * (height + _GAP), _MARGIN + label
         draw.text((left - 2 * _GAP, top + height / 2), name, fill=_INK, font=_font(_TEXT), anchor="rm")

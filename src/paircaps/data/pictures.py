@@ -86,6 +86,7 @@ def decode_picture(
     require_extra("reading pictures", "PIL")
     from PIL import Image, UnidentifiedImageError
 
+    # arguments
     size = height_and_width("size", size)
     require_choice("channels", channels, (1, 3))
     require_choice("fit", fit, FITS)
@@ -95,14 +96,15 @@ def decode_picture(
     require_within("max_pixels", max_pixels, 1, PILLOW_MOST)
     try:
         with Image.open(io.BytesIO(content), formats=_FORMATS) as picture:
+            # the header alone is read so far: refuse what is too large before it is decoded
             if picture.width * picture.height > max_pixels:
                 raise _too_large(name, f"{picture.width}×{picture.height}", max_pixels)
             whole = picture.width * picture.height
-            picture.draft(
-                None, (_DETAIL * size[1], _DETAIL * size[0])
-            )  # a large JPEG is decoded at a fraction of its size
+            # a large JPEG is decoded at a fraction of its size
+            picture.draft(None, (_DETAIL * size[1], _DETAIL * size[0]))
             if max_memory is not None:
                 _require_memory_for(picture, whole, name, max_memory)
+            # decode and scale
             return as_tensor(_fitted(_small_enough(picture, max(size), channels, background), size, fit))
     except UnidentifiedImageError:
         raise DataError(f"{name}: not a PNG, JPEG, BMP or WebP picture") from None

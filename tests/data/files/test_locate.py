@@ -25,7 +25,7 @@ from paircaps.data.metadata import DataFile
 from paircaps.data.registry import all_metadata, require_metadata
 
 CONTENT = os.urandom(300_000)
-CARD = require_metadata("svhn")
+SVHN = require_metadata("svhn")
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def no_network(monkeypatch):
 
 def test_a_file_is_fetched_checked_and_kept(server, tmp_path):
     server.pages["/a"] = CONTENT
-    path = fetch(CARD, file_at(server, "/a"), tmp_path)
+    path = fetch(SVHN, file_at(server, "/a"), tmp_path)
     assert path == tmp_path / "svhn" / "file.bin"
     assert path.read_bytes() == CONTENT
     assert left_behind(tmp_path) == ["file.bin"]
@@ -100,9 +100,9 @@ def test_a_file_is_fetched_checked_and_kept(server, tmp_path):
 
 def test_what_was_fetched_is_found_without_a_network(server, tmp_path, monkeypatch):
     server.pages["/a"] = CONTENT
-    fetch(CARD, file_at(server, "/a"), tmp_path)
+    fetch(SVHN, file_at(server, "/a"), tmp_path)
     with no_network(monkeypatch):
-        assert fetch(CARD, file_at(server, "/a"), tmp_path).read_bytes() == CONTENT
+        assert fetch(SVHN, file_at(server, "/a"), tmp_path).read_bytes() == CONTENT
 
 
 def test_files_that_are_here_touch_no_network(tmp_path, monkeypatch):
@@ -113,7 +113,7 @@ def test_files_that_are_here_touch_no_network(tmp_path, monkeypatch):
 
 def test_a_mirror_takes_over_when_an_address_fails(server, tmp_path):
     server.pages |= {"/gone": (404, {}), "/wrong": b"something else", "/good": CONTENT}
-    path = fetch(CARD, file_at(server, "/gone", "/wrong", "/good"), tmp_path)
+    path = fetch(SVHN, file_at(server, "/gone", "/wrong", "/good"), tmp_path)
     assert path.read_bytes() == CONTENT
     assert left_behind(tmp_path) == ["file.bin"]
 
@@ -121,7 +121,7 @@ def test_a_mirror_takes_over_when_an_address_fails(server, tmp_path):
 def test_a_failed_download_says_what_to_fetch_by_hand_and_where_to_put_it(server, tmp_path):
     server.pages |= {"/wrong": b"something else"}
     with pytest.raises(DataError) as caught:
-        fetch(CARD, file_at(server, "/gone", "/wrong"), tmp_path)
+        fetch(SVHN, file_at(server, "/gone", "/wrong"), tmp_path)
     message = str(caught.value)
     assert "404" in message
     assert "what came has another checksum" in message
@@ -137,7 +137,7 @@ def test_no_network_at_all_is_said_in_words(tmp_path, monkeypatch):
     with pytest.raises(
         DataError, match=r"could not be downloaded\n    http://127.0.0.1:1/file.bin: Connection refused\n    fetch"
     ):
-        fetch(CARD, file, tmp_path)
+        fetch(SVHN, file, tmp_path)
 
 
 def test_a_connection_that_breaks_leaves_nothing(server, tmp_path):
@@ -149,14 +149,14 @@ def test_a_connection_that_breaks_leaves_nothing(server, tmp_path):
 
     server.pages["/half"] = half
     with pytest.raises(DataError, match="could not be downloaded"):
-        fetch(CARD, file_at(server, "/half"), tmp_path)
+        fetch(SVHN, file_at(server, "/half"), tmp_path)
     assert left_behind(tmp_path) == []
 
 
 def test_an_answer_larger_than_the_file_is_cut_off(server, tmp_path):
     server.pages["/large"] = CONTENT + b"x"
     with pytest.raises(DataError, match="sends more than the published size"):
-        fetch(CARD, file_at(server, "/large"), tmp_path)
+        fetch(SVHN, file_at(server, "/large"), tmp_path)
     assert left_behind(tmp_path) == []
 
 
@@ -168,7 +168,7 @@ def test_ctrl_c_leaves_nothing(server, tmp_path, monkeypatch):
 
     monkeypatch.setattr(fetching._Capped, "write", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        fetch(CARD, file_at(server, "/a"), tmp_path)
+        fetch(SVHN, file_at(server, "/a"), tmp_path)
     assert left_behind(tmp_path) == []
 
 
@@ -217,7 +217,7 @@ def test_the_download_itself_follows_no_redirect(server, tmp_path):
 
     server.pages |= {"/a": changing, "/elsewhere": CONTENT}
     with pytest.raises(DataError, match="another checksum"):
-        fetch(CARD, file_at(server, "/a"), tmp_path)
+        fetch(SVHN, file_at(server, "/a"), tmp_path)
     assert "/elsewhere" not in server.asked
 
 
@@ -265,7 +265,7 @@ def test_the_order_of_folders(tmp_path, monkeypatch):
     assert data_folders(folders[0]) == [*folders, user_cache()]
     for folder in (user_cache(), *reversed(folders)):
         write(folder / "svhn" / "test_32x32.mat", b"x")
-        assert find(CARD, "test", folders[0]) == [folder / "svhn" / "test_32x32.mat"]
+        assert find(SVHN, "test", folders[0]) == [folder / "svhn" / "test_32x32.mat"]
 
 
 def test_a_given_folder_may_be_the_datasets_own(tmp_path):
@@ -274,10 +274,10 @@ def test_a_given_folder_may_be_the_datasets_own(tmp_path):
 
 
 def test_system_folders_are_looked_at_last(tmp_path):
-    card = dataclasses.replace(require_metadata("fashion-mnist"), system=str(tmp_path))
+    metadata = dataclasses.replace(require_metadata("fashion-mnist"), system=str(tmp_path))
     assert require_metadata("fashion-mnist").system == "/usr/share/datasets/fashion-mnist"
     write_mnist(tmp_path)
-    assert [path.parent for path in locate(card, "train", download=False)] == [tmp_path] * 2
+    assert [path.parent for path in locate(metadata, "train", download=False)] == [tmp_path] * 2
 
 
 def test_missing_files_are_named_with_where_they_were_looked_for(tmp_path):
@@ -303,7 +303,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(tmp_path, without_rights):
     tmp_path.chmod(0o555)
     message = r"svhn: cannot be downloaded to \S*/inside: Permission denied; give another folder"
     with without_rights(), pytest.raises(DataError, match=message):
-        fetch(CARD, DataFile("file.bin", urls=("http://127.0.0.1:1/",)), tmp_path / "inside")
+        fetch(SVHN, DataFile("file.bin", urls=("http://127.0.0.1:1/",)), tmp_path / "inside")
 
 
 def test_a_folder_that_cannot_be_read_is_named(tmp_path, without_rights):
@@ -318,7 +318,7 @@ def test_a_file_in_place_of_a_folder_is_named(tmp_path):
     (tmp_path / "file").write_text("x")
     for act in (fetch, find):
         with pytest.raises(DataError, match=r"/file: not a folder"):
-            act(CARD, DataFile("file.bin") if act is fetch else "test", tmp_path / "file")
+            act(SVHN, DataFile("file.bin") if act is fetch else "test", tmp_path / "file")
     with pytest.raises(DataError, match=r"/no: no such folder"):
         load_dataset("svhn", "test", tmp_path / "no", download=False)
 
@@ -329,13 +329,13 @@ def test_a_wrong_checksum_is_quoted(tmp_path):
         require_published(path, DataFile("file.bin", md5="0" * 32))
 
 
-def test_every_card_can_be_fetched_and_checked():
-    for card in all_metadata():
-        assert set(card.counts) == set(card.files) or not card.files
-        for sets in card.files.values():
+def test_every_published_file_can_be_fetched_and_checked():
+    for metadata in all_metadata():
+        assert set(metadata.counts) == set(metadata.files) or not metadata.files
+        for sets in metadata.files.values():
             for file in sets[-1]:
                 assert file.urls, file.name
-                assert file.md5 or card.name == "affnist"
+                assert file.md5 or metadata.name == "affnist"
                 for url in file.urls:
                     assert url.endswith(file.name)
 
@@ -360,13 +360,14 @@ def test_another_datasets_files_of_the_same_name_are_not_taken(tmp_path, monkeyp
     assert find(require_metadata("fashion-mnist"), "train", tmp_path)
     mnist = require_metadata("mnist").files["train"][0]
     known = dataclasses.replace(mnist[1], md5=hashlib.md5(labels).hexdigest())
-    card = dataclasses.replace(require_metadata("mnist"), files={"train": ((mnist[0], known),)})
-    monkeypatch.setitem(registry._METADATA, "mnist", card)
+    metadata = dataclasses.replace(require_metadata("mnist"), files={"train": ((mnist[0], known),)})
+    monkeypatch.setitem(registry._METADATA, "mnist", metadata)
     assert find(require_metadata("fashion-mnist"), "train", tmp_path) is None
-    assert find(card, "train", tmp_path)
+    assert find(metadata, "train", tmp_path)
     unpacked = write(tmp_path / "plain" / "train-labels-idx1-ubyte", gzip.decompress(labels))
     content = dataclasses.replace(mnist[1], content_md5=hashlib.md5(unpacked.read_bytes()).hexdigest())
-    monkeypatch.setitem(registry._METADATA, "mnist", dataclasses.replace(card, files={"train": ((mnist[0], content),)}))
+    known_content = dataclasses.replace(metadata, files={"train": ((mnist[0], content),)})
+    monkeypatch.setitem(registry._METADATA, "mnist", known_content)
     fashion_labels = require_metadata("fashion-mnist").files["train"][0][1]
     assert find_file(require_metadata("fashion-mnist"), fashion_labels, unpacked.parent) is None
 
@@ -396,17 +397,17 @@ def test_an_endless_answer_is_cut_off_even_where_no_size_is_known(server, tmp_pa
 
 def test_progress_is_shown_on_a_terminal_and_told_elsewhere(server, tmp_path, monkeypatch, capsys):
     server.pages["/a"] = CONTENT
-    fetch(CARD, file_at(server, "/a"), tmp_path / "file")
+    fetch(SVHN, file_at(server, "/a"), tmp_path / "file")
     assert capsys.readouterr().err == f"downloading {server.url}/a\n"
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    fetch(CARD, file_at(server, "/a"), tmp_path / "terminal")
+    fetch(SVHN, file_at(server, "/a"), tmp_path / "terminal")
     assert "100%" in capsys.readouterr().err
 
 
 def test_a_variable_that_names_no_folder_makes_none(tmp_path, monkeypatch):
     monkeypatch.setenv("PAIRCAPS_DATA", str(tmp_path / "typo"))
     with pytest.raises(DataError, match=r"svhn: \$PAIRCAPS_DATA names .*/typo, which is no folder: make it first"):
-        fetch(CARD, DataFile("file.bin", urls=("http://127.0.0.1:1/",)))
+        fetch(SVHN, DataFile("file.bin", urls=("http://127.0.0.1:1/",)))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -414,7 +415,7 @@ def test_what_is_here_of_a_split_is_not_fetched_again(tmp_path, monkeypatch):
     write_mnist(tmp_path / "mnist")
     (tmp_path / "mnist" / "train-labels-idx1-ubyte.gz").unlink()
     fetched = []
-    monkeypatch.setattr(fetching, "fetch", lambda card, file, root: fetched.append(file.name) or Path(file.name))
+    monkeypatch.setattr(fetching, "fetch", lambda metadata, file, root: fetched.append(file.name) or Path(file.name))
     paths = locate(require_metadata("mnist"), "train", tmp_path)
     assert fetched == ["train-labels-idx1-ubyte.gz"]
     assert paths[0] == tmp_path / "mnist" / "train-images-idx3-ubyte.gz"

@@ -55,6 +55,7 @@ def load_folder(
             two copies of one are never on both sides, and a picture added later moves no other.
         max_pixels: most pixels of a picture.
     """
+    # arguments
     require_choice("split", split, SPLITS)
     require_choice("channels", channels, (1, 3))
     require_choice("fit", fit, FITS)
@@ -65,6 +66,7 @@ def load_folder(
         raise ValueError(f"test_fraction must be between 0 and 1, got {test_fraction!r}")
     if root is None:
         raise DataError("a folder of pictures is named by its path: ./pets, or root=...")
+    # pictures of the split
     folder = Path(root).expanduser()
     classes, pictures, chosen = _chosen(folder, split, seed, test_fraction)
     require_memory(len(chosen), (channels, *size), f"{len(chosen):,} pictures of {folder}")
@@ -76,6 +78,7 @@ def load_folder(
         except DataError as error:
             return error
 
+    # decode all, so that one error names every damaged picture
     images = torch.stack(_all_good(_in_threads(decode, chosen)))
     labels = torch.tensor([pictures[number].label for number in chosen])
     return StoredDataset(Info(folder.absolute().name, split, classes), images, labels)
