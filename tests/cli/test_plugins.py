@@ -174,19 +174,22 @@ def test_a_command_names_its_plugins_to_the_processes_it_starts(routing_file, mo
         ("from paircaps import *\nregister_routing('fm', Routing)", "routing 'fm' is already registered"),
     ],
 )
-def test_a_broken_plugin(monkeypatch, tmp_path, text, message):
-    site = tmp_path / "site"
-    install(monkeypatch, site, "broken-caps", {"broken.py": text}, "broken")
-    # commands that do not need it work, and say nothing of it
-    assert "glyphs" in start("train", "glyphs", "--print-config")[0]
-    # those that list or look for names leave it out, in a sentence
-    _, errors = start("estimate", "resnet-caps-small", "--batch", "2")
-    assert "paircaps: note: plug-in 'broken-caps' of the package broken-caps is left out: " in errors
+def test_a_broken_plugin_is_told_in_a_sentence(monkeypatch, tmp_path, text, message):
+    install(monkeypatch, tmp_path / "site", "broken-caps", {"broken.py": text}, "broken")
+    _, errors = python("from paircaps._utils.plugins import load_installed_plugins; load_installed_plugins()")
+    assert "plug-in 'broken-caps' of the package broken-caps is left out: cannot be imported: " in errors
     assert message in errors
-    # named by the command, it is an error
-    _, errors = start("data", "list", "--plugin", "broken", code=1)
+    _, errors = start("data", "list", "--plugin", "broken", code=1)  # named by the command, it is an error
     assert errors.startswith("paircaps: --plugin broken: cannot be imported: ")
     assert message in errors
+
+
+def test_a_broken_plugin_breaks_no_command(monkeypatch, tmp_path):
+    install(monkeypatch, tmp_path / "site", "broken-caps", {"broken.py": "1 / 0"}, "broken")
+    out, errors = start("train", "glyphs", "--print-config")  # does not need it, so it is not even imported
+    assert ("[train]" in out, errors) == (True, "")
+    _, errors = start("estimate", "resnet-caps-small", "--batch", "2")  # lists the routings, and leaves it out
+    assert errors.startswith("paircaps: note: plug-in 'broken-caps' of the package broken-caps is left out: ")
 
 
 @pytest.mark.parametrize(
