@@ -107,3 +107,12 @@ def test_importing_the_library_imports_torch_and_numpy_alone():
     heavy = "'pytest', 'hypothesis', 'matplotlib', 'PIL', 'pooch', 'requests', 'scipy'"  # loaded when needed
     code = f"import sys; from paircaps import *; print([m for m in ({heavy}) if m in sys.modules])"
     assert in_a_new_process(code) == "[]"
+
+
+def test_no_two_classes_have_one_name():
+    places = {}
+    for path in FILES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}

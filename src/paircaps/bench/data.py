@@ -23,7 +23,13 @@ from paircaps.data import (
 )
 from paircaps.data.files.locate import Root, find
 from paircaps.data.registry import require_metadata
-from paircaps.data.synthetic.dataset import AffineDigits, Drawing, OverlappingDigits, SyntheticDataset, TranslatedDigits
+from paircaps.data.synthetic.dataset import (
+    AffineDigits,
+    DrawingRule,
+    OverlappingDigits,
+    SyntheticDataset,
+    TranslatedDigits,
+)
 from paircaps.data.synthetic.noise import noise_dataset
 from paircaps.data.synthetic.poses import PoseRange
 
@@ -101,7 +107,7 @@ def _augmented(dataset: ImageDataset, seed: int, *steps: Augmentation) -> Loader
     return Loader(dataset, BATCH, Compose(*steps), seed)
 
 
-def _synthetic(digits: StoredDataset, drawing: Drawing, seed: int) -> Loader:
+def _synthetic(digits: StoredDataset, drawing: DrawingRule, seed: int) -> Loader:
     """Loader of a synthetic dataset that draws new images in every epoch."""
     return Loader(SyntheticDataset(digits.info, digits, drawing, len(digits), fresh=True), BATCH, seed=seed)
 

@@ -33,8 +33,8 @@ SEGMENTS = {
 HEIGHT, WIDTH = 13, 7
 NOISE = 0.2
 
-Loss = Callable[[Tensor, Tensor], Tensor]
-LOSSES: dict[str, Loss] = {"cross entropy": F.cross_entropy, "margin": margin_loss}
+LossFunction = Callable[[Tensor, Tensor], Tensor]
+LOSSES: dict[str, LossFunction] = {"cross entropy": F.cross_entropy, "margin": margin_loss}
 
 
 def segment_digits(count: int, generator: torch.Generator, size: int = 28) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ from paircaps.data.registry import register_dataset
 from paircaps.data.sources.mnist import MNIST, mnist_reader
 from paircaps.data.synthetic.dataset import (
     AffineDigits,
-    Drawing,
+    DrawingRule,
     OverlappingDigits,
     SyntheticDataset,
     TranslatedDigits,
@@ -116,7 +116,7 @@ def _load_digits(metadata: Metadata, split: str, root: Root, download: bool, ver
 
 
 def _dataset(
-    metadata: Metadata, digits: StoredDataset, drawing: Drawing, length: int | None, seed: int, fresh: bool
+    metadata: Metadata, digits: StoredDataset, drawing: DrawingRule, length: int | None, seed: int, fresh: bool
 ) -> SyntheticDataset:
     split = digits.info.split
     notes = [f"a stand-in for {metadata.stand_in}"] if metadata.stand_in else []

@@ -31,7 +31,7 @@ LENGTH_MOST = 100_000_000
 _SIDE_MOST = 1024
 
 
-class Drawing(ABC):
+class DrawingRule(ABC):
     """Way to draw an image from stored digits.
 
     Attributes:
@@ -85,7 +85,7 @@ class SyntheticDataset(ImageDataset):
     """
 
     def __init__(
-        self, info: Info, digits: StoredDataset, drawing: Drawing, length: int, seed: int = 0, fresh: bool = False
+        self, info: Info, digits: StoredDataset, drawing: DrawingRule, length: int, seed: int = 0, fresh: bool = False
     ) -> None:
         require_positive(length=length)
         require_within("length", length, 1, LENGTH_MOST)
@@ -126,7 +126,7 @@ class SyntheticDataset(ImageDataset):
 
 
 @dataclass(frozen=True)
-class TranslatedDigits(Drawing):
+class TranslatedDigits(DrawingRule):
     """Digit at a random place on a larger canvas, moved by whole pixels; extras: ``pose``."""
 
     size: tuple[int, int]
@@ -144,7 +144,7 @@ class TranslatedDigits(Drawing):
 
 
 @dataclass(frozen=True)
-class AffineDigits(Drawing):
+class AffineDigits(DrawingRule):
     """Digit turned, scaled and sheared, then put anywhere its ink still fits; extras: ``pose``.
 
     Args:
@@ -172,7 +172,7 @@ class AffineDigits(Drawing):
 
 
 @dataclass(frozen=True)
-class OverlappingDigits(Drawing):
+class OverlappingDigits(DrawingRule):
     """Two digits of different classes over each other, summed and clipped.
 
     Extras: ``second_label``; ``pose`` (B, 2, 5); ``originals`` (B, 2, C, H, W), each digit alone where it lies.
