@@ -16,7 +16,7 @@ import paircaps
 from paircaps.data.pictures import Fit
 from paircaps.errors import PaircapsError
 from paircaps.serve.middleware import LARGEST, RequestGuard
-from paircaps.serve.networks import Networks, UnknownError
+from paircaps.serve.networks import Networks, UnknownNameError
 from paircaps.serve.schemas import Drawing, Models, PoseToDraw, PredictionResponse, Problem
 
 CONTENT_TYPES = {
@@ -120,8 +120,8 @@ def _file_response(content: bytes, content_type: str) -> Callable[[], Response]:
 def _add_errors(app: FastAPI) -> None:
     """Add error handlers; every error response is one sentence: ``{"detail": "..."}``."""
 
-    @app.exception_handler(UnknownError)
-    def unknown(_: Request, error: UnknownError) -> JSONResponse:
+    @app.exception_handler(UnknownNameError)
+    def unknown(_: Request, error: UnknownNameError) -> JSONResponse:
         return JSONResponse({"detail": str(error)}, 404)
 
     @app.exception_handler(PaircapsError)

@@ -32,7 +32,7 @@ from paircaps.serve.schemas import AgreementMap, Drawing, ModelFacts, Opinion, P
 MAX_MEMORY = 36 << 20
 """Largest memory in bytes that a picture may take while it is decoded."""
 
-MOST_POSE = 1e6
+LARGEST_POSE_VALUE = 1e6
 """Largest absolute value in a pose that is drawn."""
 
 _SAMPLE_IMAGES = 512
@@ -41,7 +41,7 @@ _SAMPLE_IMAGES = 512
 Result = TypeVar("Result")
 
 
-class UnknownError(PaircapsError):
+class UnknownNameError(PaircapsError):
     """Request for a network or class that does not exist."""
 
 
@@ -90,10 +90,12 @@ class ServedNetwork:
         """Index of a class.
 
         Raises:
-            UnknownError: if the network has no such class.
+            UnknownNameError: if the network has no such class.
         """
         if class_name not in self.network.classes:
-            raise UnknownError(f"no class {_short(class_name)}: {self.name} knows {', '.join(self.network.classes)}")
+            raise UnknownNameError(
+                f"no class {_short(class_name)}: {self.name} knows {', '.join(self.network.classes)}"
+            )
         return self.network.classes.index(class_name)
 
     def most_active_names(self, activation: Tensor) -> list[str]:
@@ -132,7 +134,7 @@ class Networks:
         if name is None or name == "":
             return next(iter(self._loaded.values()))
         if name not in self._loaded:
-            raise UnknownError(f"no model {_short(name)}: here are {', '.join(self._loaded)}")
+            raise UnknownNameError(f"no model {_short(name)}: here are {', '.join(self._loaded)}")
         return self._loaded[name]
 
     async def run(self, function: Callable[..., Result], *arguments: object) -> Result:
@@ -178,9 +180,10 @@ class Networks:
             raise PaircapsError(f"{served.name} was trained without a decoder: it cannot draw")
         if len(pose) != network.model.pose_dim:
             raise PaircapsError(f"a pose of {served.name} is {network.model.pose_dim} numbers, got {len(pose)}")
-        if max(map(abs, pose)) > MOST_POSE:
+        if max(map(abs, pose)) > LARGEST_POSE_VALUE:
             raise PaircapsError(
-                f"numbers of a pose lie between -{MOST_POSE:g} and {MOST_POSE:g}, got {max(pose, key=abs):g}"
+                f"numbers of a pose lie between -{LARGEST_POSE_VALUE:g} and {LARGEST_POSE_VALUE:g}, "
+                f"got {max(pose, key=abs):g}"
             )
         poses = torch.zeros(1, network.model.num_classes, network.model.pose_dim)
         drawing = draw_poses(network.decoder, poses, torch.tensor([label]), torch.tensor([pose], dtype=torch.float32))
