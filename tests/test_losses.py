@@ -30,7 +30,7 @@ def test_auto_takes_the_loss_that_fits_the_activations(routing, options, labels,
 
 
 def test_cross_entropy_cannot_have_two_labels():
-    with pytest.raises(ValueError, match="cross-entropy needs one label an image, these have 2: use margin"):
+    with pytest.raises(ValueError, match="cross-entropy needs one label per image, these have 2: use margin"):
         Objective(network(labels=2), Loss("cross-entropy"))
 
 

@@ -333,7 +333,7 @@ def _em(
     require_positive(iterations=iterations)
     J = votes.shape[-2]
     for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
-        require_shape(name, beta, (J,), f"one value a parent for votes of {shape_of(votes)}")
+        require_shape(name, beta, (J,), f"one value per parent for votes of {shape_of(votes)}")
     if activation is None:
         activation = votes.new_ones(votes.shape[:-2])
     require_child_activation(activation, votes)
@@ -440,14 +440,14 @@ def margin_loss(
 
 
 def _present(target: Tensor, activation: Tensor) -> Tensor:
-    """T of E10, (..., J): the target itself if it has a value a class, else the one-hot code of its indices."""
+    """T of E10, (..., J): the target itself if it has one value per class, else the one-hot code of its indices."""
     if not isinstance(target, Tensor):
         raise TypeError(f"target must be a tensor, got {type(target).__name__}")
     if target.shape == activation.shape:
         return target.to(activation.dtype)
     if target.shape != activation.shape[:-1]:
         raise ValueError(
-            f"target must hold class indices of shape {tuple(activation.shape[:-1])} or one value a class of shape "
+            f"target must hold class indices of shape {tuple(activation.shape[:-1])} or one value per class of shape "
             f"{shape_of(activation)}, got {shape_of(target)}"
         )
     require_indices("target", target)

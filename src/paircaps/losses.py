@@ -24,7 +24,7 @@ class Loss:
     """Settings of the training objective.
 
     Args:
-        name: class loss: cross-entropy of a softmax (E11, one label an image), margin (E10, any number of labels), or
+        name: class loss: cross-entropy of a softmax (E11, one label per image), margin (E10, any number of labels), or
             auto: margin for activations in 0..1 (dynamic, em) and for several labels, else cross-entropy (fm, pooling).
         label_smoothing: share of the cross entropy's target that is spread over all classes.
         over_classes: margin loss as a sum over classes (the paper's text) or their mean (its runs).
@@ -169,7 +169,7 @@ def _class_loss(name: str, loss: Loss, labels_per_image: int) -> ClassLoss:
             raise ValueError(f"label_smoothing is cross-entropy's; margin has none, got {loss.label_smoothing}")
         return partial(_margin, over_classes=loss.over_classes)
     if labels_per_image > 1:
-        raise ValueError(f"cross-entropy needs one label an image, these have {labels_per_image}: use margin")
+        raise ValueError(f"cross-entropy needs one label per image, these have {labels_per_image}: use margin")
     return partial(F.cross_entropy, reduction="sum", label_smoothing=loss.label_smoothing)
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from paircaps.data import DataError, decode_picture
-from paircaps.data.errors import cannot
+from paircaps.data.errors import os_data_error
 from paircaps.data.pictures import SUFFIXES, Fit, read_bytes
 from paircaps.network import Network, most_active
 
@@ -79,7 +79,7 @@ def _read_standard_input() -> bytes:
     try:
         return sys.stdin.buffer.read()
     except OSError as error:
-        raise cannot("read", "standard input", error) from None
+        raise os_data_error("read", "standard input", error) from None
 
 
 def predict_pictures(

@@ -53,7 +53,7 @@ def require_votes(votes: object) -> None:
 
 def require_child_activation(activation: object, votes: Shaped) -> None:
     """One activation a child: (..., I) beside votes of (..., I, J, K)."""
-    require_shape("activation", activation, votes.shape[:-2], f"one value a child for votes of {shape_of(votes)}")
+    require_shape("activation", activation, votes.shape[:-2], f"one value per child for votes of {shape_of(votes)}")
 
 
 def require_positive(**values: object) -> None:

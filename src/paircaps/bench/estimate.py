@@ -21,7 +21,7 @@ from paircaps.routing import Routing, list_routings
 from paircaps.votes.layout import tile_images
 
 FEW_PIECES = 8
-"""Pieces of a batch that are counted; the rest is extrapolated."""
+"""Pieces in the smaller of the two batches that are counted; the larger one has twice as many."""
 
 
 @dataclass(frozen=True)

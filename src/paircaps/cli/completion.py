@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def print_candidates(words: Sequence[str]) -> int:
-    """Print the candidates for the last word, a line each; nothing where a path may follow.
+    """Print the candidates for the last word, one line each; nothing where a path may follow.
 
     Args:
         words: the shell's name, then the words after ``paircaps`` up to the cursor; the last one may be empty.

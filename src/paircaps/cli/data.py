@@ -46,7 +46,7 @@ def print_datasets(options: argparse.Namespace) -> int:
         print(row["name"])
         for line in _lines(row):
             print(textwrap.fill(line, width, initial_indent="    ", subsequent_indent="        "))
-    print("\nYour own pictures: give a folder with one subfolder a class in place of a name.")
+    print("\nYour own pictures: give a folder with one subfolder per class in place of a name.")
     return 0
 
 

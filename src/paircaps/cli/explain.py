@@ -34,7 +34,7 @@ from paircaps.training.datasets import require_shape
 
 _MOST_PICTURES = 500
 """Most pictures of one command."""
-_IMAGES_A_SHEET = {"reconstruct": 50, "agreement": 8}
+_IMAGES_PER_SHEET = {"reconstruct": 50, "agreement": 8}
 """Most images on one sheet of each view."""
 
 
@@ -160,27 +160,27 @@ PictureFiles = Iterator[tuple[str, bytes]]
 
 
 def _reconstruct(network: Network, pictures: Pictures) -> PictureFiles:
-    for name, few in _sheets("reconstruct", pictures, _IMAGES_A_SHEET["reconstruct"]):
+    for name, few in _sheets("reconstruct", pictures, _IMAGES_PER_SHEET["reconstruct"]):
         reconstruction = reconstruct(network, few.images, few.label)
         yield name, draw_reconstruction(reconstruction, few.names, network.classes)
 
 
 def _perturb(network: Network, pictures: Pictures, folder: Path) -> PictureFiles:
-    familiar = load_sample_images(network, folder)
-    if not familiar.own:
+    samples = load_sample_images(network, folder)
+    if not samples.own:
         print(
             "paircaps: note: the run's own images are not here: "
-            f"poses are swept as far as those of {familiar.source} go",
+            f"poses are swept as far as those of {samples.source} go",
             file=sys.stderr,
         )
-    reach = dimension_ranges(network, familiar.images)
+    ranges = dimension_ranges(network, samples.images)
     for name, one in _sheets("perturb", pictures, 1):
-        perturbation = perturb(network, one.images, reach, one.label)
+        perturbation = perturb(network, one.images, ranges, one.label)
         yield name, draw_perturbation(perturbation, 0, one.names[0], network.classes[int(perturbation.label[0])])
 
 
 def _agreement(network: Network, pictures: Pictures) -> PictureFiles:
-    for name, few in _sheets("agreement", pictures, _IMAGES_A_SHEET["agreement"]):
+    for name, few in _sheets("agreement", pictures, _IMAGES_PER_SHEET["agreement"]):
         explained = agreement(network, few.images, few.label)
         yield name, draw_agreement(explained, few.names, network.classes)
 

@@ -45,7 +45,9 @@ class CommandParser(argparse.ArgumentParser):
         if self.declare is not None:
             declare, self.declare = self.declare, None
             declare(self)
-        if not self.get_default("run") or self.get_default("command"):  # a group of commands, or done already
+        if not self.get_default("run"):  # a group of commands, which only its members can run
+            return
+        if self.get_default("command"):  # the options below have been added before
             return
         self.set_defaults(command=self.prog.removeprefix("paircaps "), extra=self.extra)
         if self.takes_plugins:

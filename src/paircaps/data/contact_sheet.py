@@ -14,7 +14,7 @@ from paircaps._utils.colours import one_colour_each
 from paircaps._utils.extras import require_extra
 from paircaps._utils.files import write_whole
 from paircaps.data.dataset import Batch, ImageDataset
-from paircaps.data.errors import DataError, cannot
+from paircaps.data.errors import DataError, os_data_error
 from paircaps.data.randomness import permutation
 from paircaps.data.synthetic.glyphs import font_file
 
@@ -28,7 +28,7 @@ _PAPER, _INK, _PALE = "white", "#222222", "#666666"
 
 
 def contact_sheet(dataset: ImageDataset, columns: int = 10, rows: int | None = None, seed: int = 0) -> Image.Image:
-    """Draw some images of every class, a class a row; or pairs of digits, with both digits in two colours below.
+    """Draw some images of every class, one class per row; or pairs of digits, with both digits in two colours below.
 
     Args:
         dataset: dataset to show.
@@ -53,7 +53,7 @@ def save_picture(picture: Image.Image, path: Path) -> None:
     try:
         write_whole(path, content.getvalue())
     except OSError as error:
-        raise cannot("write", path, error) from None
+        raise os_data_error("write", path, error) from None
 
 
 def require_picture_name(path: Path) -> None:

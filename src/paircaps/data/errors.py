@@ -13,7 +13,7 @@ class DataError(PaircapsError):
     """A dataset, file or folder cannot be used; the message names it and says why, and what to do about it."""
 
 
-def cannot(action: str, path: Path | str, error: OSError) -> DataError:
+def os_data_error(action: str, path: Path | str, error: OSError) -> DataError:
     """DataError about a refusal of the operating system: no such file, no permission, disk full."""
     return DataError(f"{path}: cannot {action}: {error.strerror or error}")
 

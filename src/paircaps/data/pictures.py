@@ -15,7 +15,7 @@ from torch import Tensor
 from paircaps._utils.checks import height_and_width, require_choice, require_whole, require_within
 from paircaps._utils.extras import require_extra
 from paircaps.data.dataset import require_memory
-from paircaps.data.errors import DataError, cannot
+from paircaps.data.errors import DataError, os_data_error
 from paircaps.data.files.stream import file_size
 from paircaps.data.synthetic.warp import Size
 
@@ -57,7 +57,7 @@ def read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise cannot("read", path, error) from None
+        raise os_data_error("read", path, error) from None
 
 
 def decode_picture(

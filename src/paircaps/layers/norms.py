@@ -20,13 +20,13 @@ EPS = 1e-3
 
 
 VOTE_NORMS = ("pose", "vote", None)
-"""Values of ``vote_norm``: one statistic a pose dimension, one a vote, no batch norm."""
+"""Values of ``vote_norm``: one statistic per pose dimension, one per vote, no batch norm."""
 
 
 class CapsuleNorm(nn.BatchNorm1d):
     """Batch norm with one statistic for each entry of the trailing axes, over all axes before them (E3).
 
-    ``CapsuleNorm((K,))`` has one statistic a pose dimension, over batch, children and parents;
+    ``CapsuleNorm((K,))`` has one statistic per pose dimension, over batch, children and parents;
     ``CapsuleNorm((I, J, K))`` one for every single vote, over the batch alone.
 
     Args:
@@ -78,7 +78,7 @@ def create_vote_norm(vote_norm: str | None, in_capsules: int, out_capsules: int,
     """Build the batch norm of votes (E3).
 
     Args:
-        vote_norm: ``"pose"`` for one statistic a pose dimension, ``"vote"`` for one a vote, None for an identity.
+        vote_norm: ``"pose"`` for one statistic per pose dimension, ``"vote"`` for one per vote, None for an identity.
         in_capsules: I, the number of children.
         out_capsules: J, the number of parents.
         pose_dim: K of a vote.

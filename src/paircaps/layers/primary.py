@@ -33,7 +33,7 @@ class PrimaryCapsules(nn.Module):
         stride: stride of the convolution.
         padding: padding of the convolution, on every side.
         bias: whether the convolution has a bias.
-        norm: batch norm with one statistic a pose dimension (``"pose"``), one for every dimension of every capsule
+        norm: batch norm with one statistic per pose dimension (``"pose"``), one for every dimension of every capsule
             (``"capsule"``), or None.
     """
 

@@ -12,7 +12,7 @@ from paircaps.functional import Capsules
 
 
 class ImageModel(nn.Module, ABC):
-    """Images of one fixed size to one capsule a class.
+    """Images of one fixed size to one capsule per class.
 
     Args:
         num_classes: J, the number of classes.
@@ -41,7 +41,7 @@ class ImageModel(nn.Module, ABC):
 
     @property
     def bounded(self) -> bool:
-        """Whether activations lie in 0..1, where a margin loss fits better than a softmax."""
+        """Whether activations lie in 0..1; ``loss.name = "auto"`` then takes the margin loss."""
         return False
 
     def forward(self, images: Tensor) -> Capsules:

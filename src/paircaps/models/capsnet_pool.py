@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from paircaps._utils.checks import require_positive
 from paircaps.models.capsnet import KERNEL, SIZES, CapsNet
-from paircaps.models.pooling import PoolingModel, matched
+from paircaps.models.pooling import PoolingModel, with_parameters_of_twin
 from paircaps.models.registry import register_model
 
 
@@ -48,5 +48,5 @@ class CapsNetPool(PoolingModel):
 
 
 for _ending, _size in SIZES.items():
-    _factory = matched(CapsNetPool, CapsNet, common=("filters",))
+    _factory = with_parameters_of_twin(CapsNetPool, CapsNet, common=("filters",))
     register_model(f"capsnet-pool{_ending}", partial(_factory, **_size))  # pyright: ignore[reportArgumentType]

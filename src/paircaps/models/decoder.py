@@ -133,7 +133,7 @@ class DenseDecoder(Decoder):
 
     def draw(self, pose: Tensor, chosen: Tensor) -> Tensor:
         """(B, J, K) and (B, [D]) to (B, [D,] C, H, W)."""
-        require_shape("pose", pose, (pose.shape[0], self.num_classes, self.pose_dim), "one pose a class")
+        require_shape("pose", pose, (pose.shape[0], self.num_classes, self.pose_dim), "one pose per class")
         pose = pose if chosen.dim() == 1 else pose.unsqueeze(1)  # (B, [1,] J, K)
         mask = one_hot(chosen, self.num_classes, pose.dtype).unsqueeze(-1)  # (B, [D,] J, 1)
         return self.layers(torch.where(mask == 1, pose, 0).flatten(-2))
@@ -147,7 +147,7 @@ def choose(capsules: Capsules, label: Tensor | None) -> Tensor:
     require_tensor("pose", pose, "(batch, classes, pose_dim)", 3)
     if pose.dim() != 3:
         raise ValueError(f"poses must have shape (batch, classes, pose_dim), got {shape_of(pose)}")
-    require_shape("activation", activation, pose.shape[:2], f"one value a capsule for poses of {shape_of(pose)}")
+    require_shape("activation", activation, pose.shape[:2], f"one value per capsule for poses of {shape_of(pose)}")
     if label is None:
         return activation.argmax(dim=-1)
     require_indices("label", label)

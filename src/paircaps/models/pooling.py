@@ -38,7 +38,7 @@ class PoolingModel(ImageModel):
         return Capsules(pose, pose, self.classify(features))
 
 
-def matched(
+def with_parameters_of_twin(
     pool: Callable[..., PoolingModel], twin: Callable[..., ImageModel], common: Sequence[str]
 ) -> Callable[..., PoolingModel]:
     """Factory of a pooling network whose number of parameters is nearest to that of its capsule twin.

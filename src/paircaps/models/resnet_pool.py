@@ -7,7 +7,7 @@ from functools import partial
 from torch import Tensor, nn
 
 from paircaps._utils.checks import require_positive
-from paircaps.models.pooling import PoolingModel, matched
+from paircaps.models.pooling import PoolingModel, with_parameters_of_twin
 from paircaps.models.registry import register_model
 from paircaps.models.resnet import NormReLU, ResNetBackbone, conv
 from paircaps.models.resnet_caps import MINIMUM_SIZE, SIZES, ResNetCapsules
@@ -50,5 +50,5 @@ class ResNetPool(PoolingModel):
 
 
 for _ending, _size in SIZES.items():
-    _factory = matched(ResNetPool, ResNetCapsules, common=("blocks", "widths"))
+    _factory = with_parameters_of_twin(ResNetPool, ResNetCapsules, common=("blocks", "widths"))
     register_model(f"resnet-pool{_ending}", partial(_factory, **_size))  # pyright: ignore[reportArgumentType]

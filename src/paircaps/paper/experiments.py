@@ -39,13 +39,13 @@ class Variant:
     Args:
         name: short name, for the command line and for folders.
         title: name shown in reports.
-        set: settings that it changes in a recipe, as sections of keys.
+        changes: settings that it changes in a recipe, as sections of keys.
         pooled: whether it is the pooling twin of the recipe's network.
     """
 
     name: str
     title: str
-    set: Mapping[str, Any]
+    changes: Mapping[str, Any]
     pooled: bool = False
 
 
@@ -55,11 +55,11 @@ class StandIn:
 
     Args:
         data: name of the dataset.
-        set: settings that it changes in the recipe, as sections of keys.
+        changes: settings that it changes in the recipe, as sections of keys.
     """
 
     data: str
-    set: Mapping[str, Any]
+    changes: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ def _experiment(name: str, keys: dict[str, Any], variants: Mapping[str, Variant]
         Study(
             study["data"],
             study["recipe"],
-            tuple(StandIn(**stand_in) for stand_in in study.get("stand_ins", ())),
+            tuple(StandIn(stand_in["data"], stand_in["set"]) for stand_in in study.get("stand_ins", ())),
             study.get("short"),
         )
         for study in keys["studies"]

@@ -107,7 +107,7 @@ def available_data(study: Study) -> StudyData:
 
 def candidate_data(study: Study) -> list[StudyData]:
     """The paper's dataset and its stand-ins, the best one first."""
-    candidates = [(study.data, {}), *((stand_in.data, stand_in.set) for stand_in in study.stand_ins)]
+    candidates = [(study.data, {}), *((stand_in.data, stand_in.changes) for stand_in in study.stand_ins)]
     recipe = read_tree(study.recipe)
     return [
         StudyData(study, dataset, changes, place > 0, _missing(merge(recipe, changes)["data"]))
@@ -157,7 +157,7 @@ def run_recipe(experiment: Experiment, study_data: StudyData, variant: Variant, 
 
 def _network_settings(tree: RecipeTree, variant: Variant) -> Mapping[str, Any]:
     """Settings that make a recipe one of this variant."""
-    return {"model": {"name": pooling_twin(tree["model"]["name"])}} if variant.pooled else variant.set
+    return {"model": {"name": pooling_twin(tree["model"]["name"])}} if variant.pooled else variant.changes
 
 
 def wanted_data(experiment: Experiment, choice: Choice) -> list[StudyData]:

@@ -45,8 +45,8 @@ class ReproduceSummary:
 
     Args:
         done: number of trainings that are finished or left to another process, and of tables of times.
-        missing: experiments whose data is missing, a line each.
-        failed: trainings and tables that failed, a line each.
+        missing: experiments whose data is missing, one line each.
+        failed: trainings and tables that failed, one line each.
     """
 
     done: int

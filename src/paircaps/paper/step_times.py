@@ -32,7 +32,7 @@ _TIMED_IMAGES = 32
 """Images of a timed step; a whole batch takes longer in proportion."""
 
 _EFFICIENCY = 0.6
-"""Multiplications a second of a training step, as a share of those of a convolution alone.
+"""Multiplications per second of a training step, as a share of those of a convolution alone.
 
 Measured on a thread of an AMD EPYC: 0.34 (dynamic routing in CapsNet) to 0.85 (its pooling twin), 0.61 in the median.
 """
@@ -60,7 +60,7 @@ def _timed(run: Callable[[], None], clock: Callable[[], float] = time.perf_count
 
 
 def convolution_rate(device: torch.device) -> float:
-    """Multiplications a second of a convolution's forward and backward pass: the best of a few repeats.
+    """Multiplications per second of a convolution's forward and backward pass: the best of a few repeats.
 
     On a CPU the time is that which one thread computes, times the number of threads: however busy the machine is, the
     result is the rate that it reaches when it is not.
@@ -132,7 +132,7 @@ class StepTimes:
 
     @cached_property
     def rate(self) -> float:
-        """Multiplications a second on this machine, measured when it is first needed."""
+        """Multiplications per second on this machine, measured when it is first needed."""
         return convolution_rate(choose_device(Run()))
 
     @staticmethod

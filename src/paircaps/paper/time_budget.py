@@ -47,14 +47,14 @@ def lengths_within(experiments: Sequence[Experiment], choice: Choice, out: Path,
     lengths = _begun(runs, say)
     (out / RUNS).mkdir(parents=True, exist_ok=True)
     with FileLock(out / RUNS / f".{PLAN}.lock"):  # of two commands started together, the second takes the first's plan
-        asked = _asked(experiments, choice, hours)
+        options = _options_of(experiments, choice, hours)
         plans = _read(out / RUNS / PLAN)
-        planned = next((steps for other, steps in plans if other == asked), {})
+        planned = next((steps for other, steps in plans if other == options), {})
         left = [run for run in runs if _key(run) not in lengths]
         if any("/".join(_key(run)) not in planned for run in left):
             share = _share(left, hours, say)
             planned = {"/".join(_key(run)): max(1, round(share * total_steps(run.recipe))) for run in left}
-            _write(out / RUNS / PLAN, [*(plan for plan in plans if plan[0] != asked), (asked, planned)])
+            _write(out / RUNS / PLAN, [*(plan for plan in plans if plan[0] != options), (options, planned)])
     return lengths | {_key(run): Budget(steps=planned["/".join(_key(run))]) for run in left}
 
 
@@ -75,7 +75,7 @@ def _begun(runs: Sequence[PlannedRun], say: Say) -> Lengths:
     return lengths
 
 
-def _asked(experiments: Sequence[Experiment], choice: Choice, hours: float) -> dict[str, Any]:
+def _options_of(experiments: Sequence[Experiment], choice: Choice, hours: float) -> dict[str, Any]:
     """Options of a command that its lengths depend on."""
     return {
         "experiments": [experiment.name for experiment in experiments],
@@ -96,13 +96,13 @@ def _read(path: Path) -> list[tuple[dict[str, Any], dict[str, int]]]:
             (plan["asked"], {str(key): int(value) for key, value in plan["steps"].items()})
             for plan in json.loads(path.read_text(encoding="utf-8"))
         ]
-        return [(asked, steps) for asked, steps in plans if min(steps.values(), default=1) > 0]
+        return [(options, steps) for options, steps in plans if min(steps.values(), default=1) > 0]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
 
 
 def _write(path: Path, plans: Sequence[tuple[dict[str, Any], dict[str, int]]]) -> None:
-    write_whole(path, json.dumps([{"asked": asked, "steps": steps} for asked, steps in plans], indent=2).encode())
+    write_whole(path, json.dumps([{"asked": options, "steps": steps} for options, steps in plans], indent=2).encode())
 
 
 def _share(runs: Sequence[PlannedRun], hours: float, say: Say) -> float:

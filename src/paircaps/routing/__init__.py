@@ -1,4 +1,4 @@
-"""Routing, from votes to parent capsules: one algorithm a file, and their registry."""
+"""Routing, from votes to parent capsules: one algorithm per file, and their registry."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Routing(nn.Module, ABC):
 
     @property
     def bounded(self) -> bool:
-        """Whether activations lie in 0..1, where a margin loss can tell present from absent; a softmax hardly can."""
+        """Whether activations lie in 0..1; ``loss.name = "auto"`` then takes the margin loss."""
         return False
 
     @property

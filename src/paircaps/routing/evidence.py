@@ -12,8 +12,8 @@ class Evidence(NamedTuple):
     """Contributions of the children to the activations of their parents.
 
     Attributes:
-        share: part of each child in the activation of each parent, (..., I, J); over the children they add up to it.
-        coupling: share of each child that the routing gave to each parent, (..., I, J); None where it has none.
+        share: part of each parent's activation that comes from each child, (..., I, J); summed over I, the activation.
+        coupling: weight with which the routing sent each child to each parent, (..., I, J); None if it has none.
         weighted: votes times their weights in the routing, (..., I, J, K).
         metric: weight of each dimension in the product of two such votes, (..., J, K).
     """

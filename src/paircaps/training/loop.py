@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from paircaps._utils.machine import describe_machine
+from paircaps._utils.words import counted
 from paircaps.data import Batch
 from paircaps.errors import ModelFileError, TrainingError
 from paircaps.model_files import load, read_metadata, save_model
@@ -337,6 +338,6 @@ class Training:
         held_back = 0 if datasets.validation is None else len(datasets.validation)
         return (
             f"{self.folder.path}: {model}, {self.loss_name} loss; {len(datasets.train):,} images to train on, "
-            f"{held_back:,} to choose by, {len(datasets.test):,} to test on; steps: {self.steps:,} of "
-            f"{self.images_per_step:,}"
+            f"{held_back:,} for validation, {len(datasets.test):,} to test on; {counted(self.steps, 'step')} of "
+            f"{counted(self.images_per_step, 'image')}"
         )

@@ -28,7 +28,7 @@ class Sums:
     Args:
         images: number of images.
         loss: sum of their losses.
-        drawing: part of it that is the reconstruction's.
+        drawing: part of ``loss`` that is the reconstruction loss, its weight included.
         right: images whose labels are the most active classes.
     """
 

@@ -37,7 +37,7 @@ class FoldingNorm(Protocol):
 
 
 class ScaleAndShift:
-    """Scale and shift of the votes, laid out as the weights are: one a pose dimension, or one a vote.
+    """Scale and shift of the votes, laid out as the weights are: one per pose dimension, or one per vote.
 
     Args:
         scale: g, (K,) or (I, J, K).

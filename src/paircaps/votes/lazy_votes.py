@@ -33,7 +33,7 @@ Agree = Callable[[Tensor, Tensor | None], Capsules]
 """A routing of dense votes and child activations."""
 
 SHORTCUTS = {
-    VoteNeeds.IMAGES: "needs",
+    VoteNeeds.IMAGES: "needs",  # IMAGES has no method of its own: pieces go through agree, so the declaration counts
     VoteNeeds.SUMS: "agree_on_sums",
     VoteNeeds.SUMS_OF_UNIT_VOTES: "agree_on_sums",
     VoteNeeds.TOTAL: "agree_on_total",
@@ -144,9 +144,10 @@ class LazyVotes:
     def _dense_is_faster(self, needs: VoteNeeds) -> bool:
         """Whether dense votes of the whole batch take less time than just what a routing needs.
 
-        Never less than a total, which is one matrix product. Less than tiles if there are few images, or if the votes
-        fit one tile. Less than a few images at a time if, moreover, the batch has few such pieces; and under
-        ``torch.compile``, which would unroll the loop over them.
+        - Against a total: never, because a total is one matrix product.
+        - Against sums over tiles: with few images, or if the votes fit one tile.
+        - Against a few images at a time: in these two cases; also if the batch has few such pieces, and under
+          ``torch.compile``, which would unroll the loop over the pieces.
         """
         if needs is VoteNeeds.TOTAL:
             return False

@@ -35,7 +35,7 @@ def vote_statistics(u: Tensor, weight: Tensor, rows: int, per_vote: bool) -> tup
         u: child capsules, (B, I, P·Q).
         weight: vote weights, (I, J, Q, R).
         rows: P, the rows of a child and of a vote.
-        per_vote: True for one statistic a vote, over the batch; False for one a pose dimension, over all else.
+        per_vote: True for one statistic per vote, over the batch; False for one per pose dimension, over all else.
     """
     return _call_statistics(u, weight, rows, per_vote)
 

@@ -74,8 +74,8 @@ def moments_of_votes(u: Tensor, weight: Tensor, rows: int, per_vote: bool) -> tu
         u: child capsules, (B, I, P·Q).
         weight: vote weights, (I, J, Q, R).
         rows: P, the rows of a child and of a vote.
-        per_vote: True for one statistic a vote, over the batch, (I, J, K); False for one a pose dimension, over batch,
-            children and parents, (K,).
+        per_vote: True for one statistic per vote, over the batch, (I, J, K); False for one per pose dimension, over
+            batch, children and parents, (K,).
     """
     layout = Layout.of(u, weight, rows)
     if per_vote:

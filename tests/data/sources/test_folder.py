@@ -254,7 +254,7 @@ def test_what_else_lies_in_folders(pets, break_it, message):
 def test_folders_that_are_none(tmp_path):
     for folder, message in (
         (tmp_path / "no", "cannot read the folder: No such file"),
-        (tmp_path, "no subfolders: give a folder with one subfolder a class"),
+        (tmp_path, "no subfolders: give a folder with one subfolder per class"),
         (save(tmp_path / "x.png", Image.new("L", (4, 4))), "Not a directory"),
     ):
         with pytest.raises(DataError, match=message):

@@ -21,7 +21,7 @@ def declare(parser: CommandParser) -> None:
     get.set_defaults(run="data:get_datasets")
 
     show = group.add_parser("show", help="draw a labelled contact sheet of a dataset")
-    named = show.add_argument("name", metavar="NAME", help="a dataset, or a folder with one subfolder a class")
+    named = show.add_argument("name", metavar="NAME", help="a dataset, or a folder with one subfolder per class")
     suggest(named, DATASETS)
     show.add_argument("-o", "--out", type=path, required=True, metavar="PICTURE", help="a .png, .jpg or .webp file")
     show.add_argument("--split", help="split to draw (default: train, or the first there is)")

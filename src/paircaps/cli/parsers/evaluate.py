@@ -31,5 +31,5 @@ def declare_predict(parser: CommandParser) -> None:
         "--fit", choices=FITS, default="pad", help="how to fit a picture of another shape (%(default)s)"
     )
     parser.add_argument("--invert", action="store_true", help="exchange dark and light, for dark digits on light paper")
-    parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object per line")
     parser.set_defaults(run="evaluate:run_predict")

@@ -1,4 +1,4 @@
-"""CIFAR-10's binary format: a byte of label and 3×32×32 bytes of pixels an image, in .bin files or a tar of them."""
+"""CIFAR-10's binary format: a byte of label and 3×32×32 bytes of pixels per image, in .bin files or a tar of them."""
 
 from __future__ import annotations
 

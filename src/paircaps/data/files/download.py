@@ -11,7 +11,7 @@ from typing import IO, Any
 from urllib.parse import urljoin, urlparse
 
 from paircaps._utils.extras import require_extra
-from paircaps.data.errors import DataError, cannot
+from paircaps.data.errors import DataError, os_data_error
 from paircaps.data.files.locate import VARIABLE, Root, data_folders
 from paircaps.data.metadata import DataFile, Metadata
 
@@ -34,7 +34,7 @@ def fetch(metadata: Metadata, file: DataFile, root: Root = None) -> Path:
             if not path.exists():
                 _try_each(metadata, file, path)
     except OSError as error:
-        raise cannot(f"download {file.name} to this folder", folder, error) from None
+        raise os_data_error(f"download {file.name} to this folder", folder, error) from None
     finally:
         _tidy(folder, lock)
     return path

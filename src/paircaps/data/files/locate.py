@@ -10,7 +10,7 @@ from pathlib import Path
 
 from paircaps._utils.extras import require_extra
 from paircaps._utils.files import write_whole
-from paircaps.data.errors import DataError, cannot
+from paircaps.data.errors import DataError, os_data_error
 from paircaps.data.files.stream import file_size, open_stream
 from paircaps.data.metadata import DataFile, Metadata
 from paircaps.data.registry import all_metadata, require_metadata, source_metadata
@@ -150,7 +150,7 @@ def checksum(path: Path, content: bool = False, most: int | None = None) -> str:
             while chunk := file.read(_CHUNK):
                 md5.update(chunk)
     except OSError as error:
-        raise cannot("read", path, error) from None
+        raise os_data_error("read", path, error) from None
     return md5.hexdigest()
 
 
@@ -170,7 +170,7 @@ def _is_there(path: Path) -> bool:
     try:
         return path.is_file()
     except OSError as error:
-        raise cannot("look for", path, error) from None
+        raise os_data_error("look for", path, error) from None
 
 
 def _is_of_another(metadata: Metadata, file: DataFile, path: Path) -> bool:
@@ -212,7 +212,7 @@ def require_first_seen(path: Path, metadata: Metadata) -> str | None:
     try:
         first = record.read_text().strip() if record.exists() else None
     except OSError as error:
-        raise cannot("read", record, error) from None
+        raise os_data_error("read", record, error) from None
     if first is None:
         return seen
     if first != seen:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from paircaps.data.errors import DataError, cannot
+from paircaps.data.errors import DataError, os_data_error
 
 DEFLATE_MOST = 1032
 """Largest factor by which deflate can shrink anything."""
@@ -158,7 +158,7 @@ def open_stream(path: Path, most: int | None = None) -> Iterator[ByteStream]:
             source = gzip.GzipFile(fileobj=file, mode="rb") if packed else file
             yield ByteStream(str(path), guarded(path, source.read), bound if most is None else min(bound, most))
     except OSError as error:
-        raise cannot("read", path, error) from None
+        raise os_data_error("read", path, error) from None
 
 
 def file_size(path: Path) -> int:
@@ -166,7 +166,7 @@ def file_size(path: Path) -> int:
     try:
         status = path.stat()
     except OSError as error:
-        raise cannot("read", path, error) from None
+        raise os_data_error("read", path, error) from None
     if not stat.S_ISREG(status.st_mode):
         raise DataError(f"{path}: not an ordinary file")
     return status.st_size
@@ -185,6 +185,6 @@ def guarded(path: Path, read: Callable[[int], bytes]) -> Callable[[int], bytes]:
         except (zlib.error, zipfile.BadZipFile) as error:
             raise DataError(f"{path}: damaged: cannot be unpacked: {error}") from None
         except OSError as error:
-            raise cannot("read", path, error) from None
+            raise os_data_error("read", path, error) from None
 
     return safe

@@ -1,4 +1,4 @@
-"""Folders of pictures, one subfolder a class: reader and registration.
+"""Folders of pictures, one subfolder per class: reader and registration.
 
 pets/cat/*.jpg  pets/dog/*.png                  split by the content of the files
 pets/train/cat/*.jpg  ...  pets/test/cat/*.jpg  split as the folders say
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from paircaps._utils.checks import height_and_width, require_choice, require_whole, require_within
 from paircaps.data.dataset import Info, StoredDataset, require_memory
-from paircaps.data.errors import DataError, cannot
+from paircaps.data.errors import DataError, os_data_error
 from paircaps.data.pictures import FITS, MAX_PIXELS, PILLOW_MOST, SUFFIXES, UNREAD, Fit, decode_picture, read_bytes
 from paircaps.data.registry import FOLDER, register_dataset
 
@@ -116,7 +116,7 @@ def _pictures(folder: Path, classes: tuple[str, ...], required: bool) -> list[_P
             raise DataError(f"{folder / name}: no picture in it ({', '.join(sorted(SUFFIXES))})")
         pictures += [_Picture(path, label) for path in paths]
     if not pictures:
-        raise DataError(f"{folder}: no pictures: give a folder with one subfolder a class")
+        raise DataError(f"{folder}: no pictures: give a folder with one subfolder per class")
     return pictures
 
 
@@ -124,12 +124,12 @@ def _subfolders(folder: Path) -> list[str]:
     try:
         names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not _is_hidden(entry.name))
     except OSError as error:
-        raise cannot("read the folder", folder, error) from None
+        raise os_data_error("read the folder", folder, error) from None
     loose = [entry.name for entry in os.scandir(folder) if Path(entry.name).suffix.lower() in SUFFIXES | UNREAD]
     if loose and names:
         warnings.warn(f"{folder}: pictures beside the class folders are passed over: {min(loose)} ...", stacklevel=2)
     if not names:
-        raise DataError(f"{folder}: no subfolders: give a folder with one subfolder a class")
+        raise DataError(f"{folder}: no subfolders: give a folder with one subfolder per class")
     return names
 
 
@@ -137,7 +137,7 @@ def _picture_files(folder: Path) -> list[Path]:
     """Pictures in a folder and the folders in it, sorted."""
 
     def refuse(error: OSError) -> None:
-        raise cannot("read the folder", error.filename, error)
+        raise os_data_error("read the folder", error.filename, error)
 
     found = []
     for place, folders, names in os.walk(folder, onerror=refuse):

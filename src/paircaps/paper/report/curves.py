@@ -42,7 +42,7 @@ def draw_curves(experiment: Experiment, cells: Sequence[Cell]) -> bytes:
     handles = {text: line for axis in axes for line, text in zip(*axis.get_legend_handles_labels(), strict=True)}
     if handles:
         look = {"loc": "outside lower center", "fontsize": 8, "frameon": False, "columnspacing": 1.2}
-        figure.legend(handles.values(), handles.keys(), ncols=len(handles) // 2, **look)  # a column a network
+        figure.legend(handles.values(), handles.keys(), ncols=len(handles) // 2, **look)  # one column per network
     return as_png(figure)
 
 

@@ -109,7 +109,7 @@ class Section:
         pictures: learning curves and reconstructions.
         missing_pictures: why pictures are missing, a sentence each.
         runs: table of how the trainings were run; None if there are none.
-        machines: machines on which they were run, a line each.
+        machines: machines on which they were run, one line each.
     """
 
     name: str

@@ -113,7 +113,7 @@ def _pictures(experiment: Experiment, cells: Cells, folder: Path) -> tuple[tuple
 
 
 def _machines(cells: Cells) -> dict[str, str]:
-    """Machines with versions and commit that results come from, a line each, and their numbers in the report."""
+    """Machines with versions and commit that results come from, one line each, and their numbers in the report."""
     lines = {machine_line(record.machine) for cell in cells.values() for record in cell.records}
     return {line: f"[{number}]" for number, line in enumerate(sorted(lines), 1)}
 
