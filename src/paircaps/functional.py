@@ -232,7 +232,8 @@ def dynamic_routing(votes: Tensor, iterations: int = 3) -> Capsules:
 
     Args:
         votes: votes, (..., I, J, K).
-        iterations: r, at least 1. With one iteration the coupling is uniform and the routing is a mean and a squash.
+        iterations: r, at least 1. With one iteration the coupling is 1/J, so s
+            is the sum of the votes divided by J, then squashed.
 
     Returns:
         Capsules whose ``s`` and ``pose`` are both v, (..., J, K), and whose activation is ‖v‖, (..., J).

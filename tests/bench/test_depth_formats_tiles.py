@@ -48,8 +48,8 @@ def test_depth_of_mnist_is_of_the_folder_that_was_named(tmp_path):
 
 
 def test_depth_refuses_what_it_cannot_measure():
-    with pytest.raises(RecipeError, match="no routing of this benchmark: mean; there are fm, dynamic, em"):
-        depth.DepthSettings(routings=["fm", "mean"])
+    with pytest.raises(RecipeError, match="no routing of this benchmark: other; there are fm, dynamic, em"):
+        depth.DepthSettings(routings=["fm", "other"])
     with pytest.raises(RecipeError, match="beta_u must be finite, got nan"):
         depth.DepthSettings(beta_u=math.nan)
 

@@ -7,12 +7,12 @@ import json
 import numpy as np
 import pytest
 import torch
-from explain.small import small_network
+from explain.small import saved, small_network
 from PIL import Image
 from serve.conftest import multipart
 from serve.pictures import SVG, as_file, cut_out, flat_png, seven, sixteen_bit, turned_by_exif
 
-from paircaps import load
+from paircaps import FMAgreement, Routing, load
 from paircaps.data import decode_picture
 from paircaps.model_files import save_model
 from paircaps.serve.networks import Networks
@@ -342,3 +342,13 @@ def test_the_interface_describes_itself_without_outside_scripts(ask):
     for schema in (form, fields["PredictionResponse"], fields["ModelFacts"], fields["AgreementMap"]):
         documented = [field for field in schema["properties"].values() if field.get("description")]
         assert len(documented) >= len(schema["properties"]) - 4
+
+
+def test_a_routing_without_evidence_predicts_without_a_map(tmp_path, monkeypatch):
+    """Every request for such a network was refused, because the map of agreement was always asked for."""
+    monkeypatch.setattr(FMAgreement, "evidence", Routing.evidence)
+    networks = Networks({"silent": saved(tmp_path / "silent", small_network("fm", size=40))})
+    prediction = networks.predict(as_file(seven()), None, None, "pad", False, False)
+    assert prediction.agreement is None
+    assert prediction.reconstruction
+    assert [facts.agrees for facts in networks.facts] == [False]

@@ -1,3 +1,5 @@
+from dataclasses import fields
+
 import pytest
 import torch
 
@@ -83,7 +85,18 @@ def test_wrong_options_of_a_dataset_are_errors_of_the_recipe(options):
 
 
 def test_augmentation_in_its_order():
-    everything = Augment(10, (0.9, 1.1), 0.1, 2, 4, 20, True, 0.1, (0.5, 1.5))
+    everything = Augment(
+        rotation=10,
+        scale=(0.9, 1.1),
+        shear=0.1,
+        translate=2,
+        crop_padding=4,
+        crop_size=20,
+        flip=True,
+        brightness=0.1,
+        contrast=(0.5, 1.5),
+    )
+    assert all(getattr(everything, part.name) != part.default for part in fields(Augment)), "a new key belongs here"
     kinds = [type(step) for step in augmentation(everything).steps]
     assert kinds == [AffineWarp, Translate, RandomCrop, Flip, Brightness, Contrast]
     assert augmentation(Augment()) is None
@@ -167,3 +180,11 @@ def test_originals_cannot_be_augmented():
 def test_a_batch_must_be_shared_evenly():
     with pytest.raises(RecipeError, match="128 images cannot be shared by 3 processes"):
         training_loader(recipe(), load_datasets(recipe().data), Processes(0, 3))
+
+
+def test_an_augmentation_that_does_not_fit_the_images_is_refused_before_the_first_step():
+    """A step that fails on the images used to be a traceback in the first batch."""
+    recipe = load_recipe("glyphs", {"augment": {"crop_size": 60}, "data": {"limit": 100}})
+    datasets = load_datasets(recipe.data)
+    with pytest.raises(RecipeError, match=r"augment: RandomCrop\(.*\) does not fit into images of 28×28"):
+        training_loader(recipe, datasets, Processes())

@@ -104,7 +104,16 @@ def test_counts_of_several_processes_are_those_of_all_images(monkeypatch):
 
 
 def test_lines_of_the_metrics_that_there_are():
-    metrics = Evaluation(3, 0.5, 1.25, {"a": 0.5}, None, None, 7.0, None)
+    metrics = Evaluation(
+        images=3,
+        accuracy=0.5,
+        loss=1.25,
+        per_class={"a": 0.5},
+        confusion=None,
+        calibration_error=None,
+        drawing_error=7.0,
+        plain_accuracy=None,
+    )
     assert metrics.lines() == [
         "accuracy           50.00 %",
         "loss               1.2500",

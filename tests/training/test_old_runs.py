@@ -44,7 +44,8 @@ def test_an_old_run_that_was_interrupted_goes_on_to_the_same_end(tmp_path):
         row = json.loads(line)
         assert row.pop("kind") == expected["kind"]
         numbers = {name: value for name, value in expected.items() if name != "kind"}
-        assert row == pytest.approx(numbers, rel=0.01, abs=0.05)  # half precision on another machine
+        old_numbers = {name: row[name] for name in numbers}  # later commits may measure more
+        assert old_numbers == pytest.approx(numbers, rel=0.01, abs=0.05)  # half precision on another machine
 
 
 def test_an_old_run_that_is_finished_is_not_trained_again(tmp_path):

@@ -117,13 +117,14 @@ class MeanVote(Routing):
     needs = VoteNeeds.EVERYTHING
 
     def agree(self, votes, activation):
-        return self.agree_on_total(votes.sum(dim=-3))
+        return self.agree_on_total(votes.sum(dim=-3), votes.shape[-3])
 
     def agree_on_sums(self, total, squares, children):
-        return self.agree_on_total(total)
+        return self.agree_on_total(total, children)
 
-    def agree_on_total(self, total):
-        return Capsules(total, total, total.norm(dim=-1))
+    def agree_on_total(self, total, children):
+        mean = total / children
+        return Capsules(mean, mean, mean.norm(dim=-1))
 
 
 @pytest.mark.parametrize("need", VoteNeeds)
@@ -137,7 +138,7 @@ def test_a_routing_of_ones_own_gets_what_it_needs_and_nothing_more(need, monkeyp
         votes = nn.functional.normalize(votes, dim=-1)
     if need is not VoteNeeds.EVERYTHING:
         monkeypatch.setattr(LazyVotes, "dense", None)
-    torch.testing.assert_close(layer(u).s, votes.sum(dim=-3))
+    torch.testing.assert_close(layer(u).s, votes.mean(dim=-3))
     assert routing.streams == (need is not VoteNeeds.EVERYTHING)
     assert routing.by_image == (need is VoteNeeds.IMAGES)
 
@@ -183,7 +184,7 @@ def test_shapes_and_results_are_checked_whatever_a_routing_gets(need):
     with pytest.raises(ValueError, match="built for 9 parents, got votes for 10"):
         layer(torch.randn(2, 8, 16))
     layer.routing.out_capsules = 10
-    layer.routing.agree_on_total = lambda total: total
+    layer.routing.agree_on_total = lambda total, children: total
     with pytest.raises(TypeError, match=r"Declared\.agree(_on_sums|_on_total|) must return Capsules, got Tensor"):
         layer(torch.randn(2, 8, 16))
 

@@ -24,12 +24,10 @@ from paircaps.explain.plots import (
     draw_tree,
 )
 from paircaps.explain.sample_images import balanced_indices, load_sample_images
-from paircaps.explain.trace import has_capsules
-from paircaps.layers import CapsuleLayer
+from paircaps.explain.trace import has_capsules, routing_without_evidence
 from paircaps.model_files import load
 from paircaps.network import Network
 from paircaps.predict import find_pictures, read_picture
-from paircaps.routing import Routing
 from paircaps.training.datasets import require_shape
 
 _MOST_PICTURES = 500
@@ -80,7 +78,7 @@ def _views(network: Network, asked: list[str] | None) -> list[str]:
         why |= dict.fromkeys(("reconstruct", "perturb"), "the network was trained without a decoder")
     if not has_capsules(network):
         why |= dict.fromkeys(("agreement", "tree"), f"{network.spec.model} has no capsules, so no agreement")
-    elif silent := _routing_without_evidence(network):
+    elif silent := routing_without_evidence(network):
         why |= dict.fromkeys(("agreement", "tree"), f"{silent} does not say what children contributed")
     for view in asked or []:
         if view in why:
@@ -94,16 +92,6 @@ def _views(network: Network, asked: list[str] | None) -> list[str]:
         left_out = " and ".join(view for view in VIEWS if why.get(view) == reason)
         print(f"paircaps: note: no {left_out}: {reason}", file=sys.stderr)
     return views
-
-
-def _routing_without_evidence(network: Network) -> str | None:
-    """Class of a routing in the network that has no method ``evidence`` of its own."""
-    for layer in network.modules():
-        if isinstance(layer, CapsuleLayer):
-            kind = type(layer.routing)
-            if not issubclass(kind, Routing) or kind.evidence is Routing.evidence:
-                return kind.__name__
-    return None
 
 
 def _label(network: Network, name: str | None) -> int | None:

@@ -14,7 +14,7 @@ from paircaps.functional import Capsules
 from paircaps.layers import CapsuleLayer
 from paircaps.models import CapsuleModel
 from paircaps.network import Network, most_active
-from paircaps.routing import Evidence
+from paircaps.routing import Evidence, Routing
 from paircaps.routing.evidence import of_parent
 
 _NOTHING = 1e-30
@@ -95,8 +95,23 @@ class Trace:
 
 
 def has_capsules(network: Network) -> bool:
-    """True if the network has capsule layers, which can be traced."""
+    """True if the network has capsule layers."""
     return isinstance(network.model, CapsuleModel)
+
+
+def routing_without_evidence(network: Network) -> str | None:
+    """Class name of a routing in the network that does not report what children contributed; None if all do."""
+    for layer in network.modules():
+        if isinstance(layer, CapsuleLayer):
+            kind = type(layer.routing)
+            if not issubclass(kind, Routing) or kind.evidence is Routing.evidence:
+                return kind.__name__
+    return None
+
+
+def has_agreement(network: Network) -> bool:
+    """True if the agreement of a network can be shown: it has capsules, and its routings report contributions."""
+    return has_capsules(network) and routing_without_evidence(network) is None
 
 
 @torch.no_grad()

@@ -127,11 +127,12 @@ class Routing(nn.Module, ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} declares {self.needs} and has no agree_on_sums()")
 
-    def agree_on_total(self, total: Tensor) -> Capsules:
+    def agree_on_total(self, total: Tensor, children: int) -> Capsules:
         """The result of :meth:`agree` from the sum of the votes, for a routing that needs no more.
 
         Args:
             total: Σû over the children, (..., J, K).
+            children: I, the number of votes in the sum.
         """
         raise NotImplementedError(f"{type(self).__name__} declares {self.needs} and has no agree_on_total()")
 

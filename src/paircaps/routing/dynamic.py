@@ -52,8 +52,8 @@ class DynamicRouting(Routing):
         """One iteration needs the sum of the votes alone; more go over all votes of an image again and again."""
         return VoteNeeds.TOTAL if self.iterations == 1 else VoteNeeds.IMAGES
 
-    def agree_on_total(self, total: Tensor) -> Capsules:
-        """One iteration: the coupling is uniform, so the routing is a mean and a squash."""
+    def agree_on_total(self, total: Tensor, children: int) -> Capsules:
+        """One iteration: the coupling is 1/J for every child, so s is the sum of the votes divided by J, squashed."""
         return uniform_routing(total)
 
     def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:

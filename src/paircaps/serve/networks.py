@@ -20,7 +20,7 @@ from paircaps.errors import PaircapsError
 from paircaps.explain.agreement import agreement_from_trace
 from paircaps.explain.perturb import DimensionRanges, dimension_ranges, draw_poses
 from paircaps.explain.sample_images import load_sample_images
-from paircaps.explain.trace import Trace, choose_classes, has_capsules, trace
+from paircaps.explain.trace import Trace, choose_classes, has_agreement, has_capsules, trace
 from paircaps.functional import Capsules
 from paircaps.model_files import load, read_metadata
 from paircaps.models import count_parameters
@@ -83,7 +83,7 @@ class ServedNetwork:
             pose_high=self.ranges.high.tolist(),
             pose_range_of=self.ranges_from,
             draws=network.decoder is not None,
-            agrees=has_capsules(network),
+            agrees=has_agreement(network),
         )
 
     def index(self, class_name: str) -> int:
@@ -210,7 +210,7 @@ class _DecodedPicture:
 def _predict(served: ServedNetwork, images: Tensor, label: int | None) -> PredictionResponse:
     """Prediction of one network for one image."""
     network = served.network
-    traced = trace(network, images) if has_capsules(network) else None
+    traced = trace(network, images) if has_agreement(network) else None
     capsules = network(images) if traced is None else traced.capsules
     chosen = choose_classes(capsules, label)
     certainty = served.certainty(capsules.activation)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from paircaps.data import ImageDataset, Loader
+from paircaps.data import Augmentation, ImageDataset, Loader
 from paircaps.errors import RecipeError
 from paircaps.losses import Objective
 from paircaps.network import Network, NetworkSpec, Preparation
@@ -111,6 +111,8 @@ def training_loader(recipe: Recipe, datasets: Datasets, processes: Processes) ->
     steps = augmentation(recipe.augment)
     if steps is not None and datasets.train.image_extras and recipe.loss.decoder != "none":
         raise RecipeError("augment: these images are drawn beside their originals, which would not be augmented")
+    if steps is not None:
+        _require_fitting_steps(steps, datasets.train)
     size = recipe.train.batch_size
     if size % processes.world_size:
         raise RecipeError(f"train.batch_size: {size} images cannot be shared by {processes.world_size} processes")
@@ -124,6 +126,14 @@ def training_loader(recipe: Recipe, datasets: Datasets, processes: Processes) ->
         rank=processes.rank,
         world_size=processes.world_size,
     )
+
+
+def _require_fitting_steps(steps: Augmentation, dataset: ImageDataset) -> None:
+    """Raise an error if the augmentation does not fit the images: it is applied to one of them."""
+    try:
+        steps.apply(dataset.batch([0]).images, torch.full((1, steps.draws), 0.5, dtype=torch.float64))
+    except ValueError as error:
+        raise RecipeError(f"augment: {error}") from None
 
 
 def require_trainable(recipe: Recipe, objective: Objective, datasets: Datasets, processes: Processes) -> None:

@@ -141,6 +141,8 @@ def hold_back(dataset: ImageDataset, share: float, seed: int) -> tuple[ImageData
 def augmentation(settings: Augment) -> Augmentation | None:
     """Augmentation of a recipe, its steps in a fixed order; None for no augmentation.
 
+    Geometry comes first, then brightness and contrast, then what must keep its values, such as black patches.
+
     Args:
         settings: section ``augment`` of the recipe.
     """

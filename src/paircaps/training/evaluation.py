@@ -4,8 +4,10 @@ A new metric needs four lines, all in this file:
 
 1. in :meth:`EvaluationCounts.__init__`, a counter: what is summed over the images;
 2. in :meth:`EvaluationCounts.add`, how a batch is counted (:class:`EvaluatedBatch` has what there is to count);
-3. in :class:`Evaluation`, a field, with ``field(metadata=_printed(label, format))`` to be printed as a line;
-4. in :func:`_evaluation`, how the metric follows from the counters.
+3. in :class:`Evaluation`, a field with its line in the docstring, and ``field(metadata=_printed(label, format))`` to be
+   printed, in the order of the fields;
+4. in :func:`_evaluation`, how the metric follows from the counters; None where it makes no sense, such as for images
+   with two labels.
 
 ``paircaps evaluate``, its ``--json`` and the row of the test in ``metrics.jsonl`` take all fields from there, and
 several processes sum all counters.
@@ -45,7 +47,7 @@ def _printed(label: str, text: str, factor: float = 1) -> dict[str, Any]:
     return {"label": label, "text": text, "factor": factor}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """Metrics of a network on a dataset.
 

@@ -103,7 +103,7 @@ class LazyVotes:
         if given is VoteNeeds.IMAGES:
             capsules = self.by_image(routing.forward, activation)
         elif given is VoteNeeds.TOTAL:
-            capsules = routing.agree_on_total(self.total())
+            capsules = routing.agree_on_total(self.total(), self.shape[-3])
         else:
             sums = self.sums(normalize=given is VoteNeeds.SUMS_OF_UNIT_VOTES)
             capsules = routing.agree_on_sums(*sums, self.shape[-3])
