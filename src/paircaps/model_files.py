@@ -175,7 +175,7 @@ def _missing_plugins(metadata: dict[str, Any]) -> str:
         return ""
     return (
         f". It was trained with {'plug-ins' if len(missing) > 1 else 'the plug-in'} {', '.join(missing)}: "
-        "install it, name it with --plugin, or import it first"
+        "install it, name it with --plugin or in the variable PAIRCAPS_PLUGINS, or import it first"
     )
 
 

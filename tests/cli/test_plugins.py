@@ -196,6 +196,7 @@ def test_a_broken_plugin_breaks_no_command(monkeypatch, tmp_path):
     ("name", "message"),
     [
         ("no_such_module", "--plugin no_such_module: no module 'no_such_module' is installed"),
+        ("", "a plug-in is a module or the path of a .py file, got an empty name"),
         ("my_routing", "for the file of that name write './my_routing.py'"),
         ("./nothing.py", "nothing.py: no such file"),
         ("./", "is a folder"),

@@ -48,6 +48,14 @@ def test_what_a_run_leaves(trained):
     assert facts["trained"]["machine"]["torch"] == torch.__version__
 
 
+def test_a_prediction_into_a_closed_stream_is_no_traceback(trained, tmp_path):
+    """The width of the terminal was asked of a stream that was not there."""
+    Image.new("L", (28, 28)).save(tmp_path / "black.png")
+    words = f"{sys.executable} -m paircaps predict {trained} {tmp_path / 'black.png'} >&-"
+    closed = subprocess.run(["sh", "-c", words], capture_output=True, text=True)
+    assert (closed.returncode, closed.stderr) == (0, "")
+
+
 def test_load_gives_what_was_tested(trained, run):
     code, out, _ = run("evaluate", trained, "--json")
     seen = json.loads(out)

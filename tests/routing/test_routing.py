@@ -162,6 +162,11 @@ def test_a_name_is_registered_once():
         register_routing("fm", FMAgreement)
 
 
+def test_an_empty_name_is_refused():
+    with pytest.raises(TypeError, match="a routing is registered by a name and a callable, got ''"):
+        register_routing("", FMAgreement)
+
+
 def test_an_unknown_option_lists_the_known_ones():
     with pytest.raises(TypeError, match=r"'em' has no option 'rounds'; it takes iterations, beta_u, beta_a"):
         create_routing("em", J, rounds=3)

@@ -47,6 +47,8 @@ def load_plugin(name: str) -> None:
     Raises:
         PluginError: if there is no such module or file, or importing it fails.
     """
+    if not name:
+        raise PluginError("a plug-in is a module or the path of a .py file, got an empty name")
     with _lock:
         if _is_path(name):
             _load_file(Path(name).expanduser())
@@ -120,8 +122,8 @@ def _load_module(name: str) -> None:
         except ModuleNotFoundError as error:
             if error.name is None or error.name not in _parents(name):  # something that the plug-in imports is missing
                 raise
-            file = Path(f"{name}.py")
-            hint = f"; for the file of that name write './{file}'" if file.is_file() else ""
+            files = [file for file in (f"{name}.py", name) if Path(file).is_file()]
+            hint = f"; for the file of that name write './{files[0]}'" if files else ""
             raise PluginError(f"no module {name!r} is installed{hint}") from None
     _loaded.add(name)
 
@@ -194,7 +196,7 @@ def _failure_as_warning(what: str) -> Iterator[None]:
     try:
         yield
     except PluginError as error:
-        warnings.warn(f"plug-in {what} is left out: {error}", stacklevel=2)
+        warnings.warn(f"plug-in {what} is left out: {error}", stacklevel=3)
 
 
 def _of_variable() -> list[str]:

@@ -26,7 +26,7 @@ class Registry(Generic[T]):
 
     def register(self, name: str, factory: Callable[..., T]) -> None:
         """Add a factory under a new name."""
-        if not isinstance(name, str) or not callable(factory):
+        if not isinstance(name, str) or not name or not callable(factory):
             raise TypeError(f"a {self.kind} is registered by a name and a callable, got {name!r} and {factory!r}")
         if name in self._factories:
             raise ValueError(f"{self.kind} {name!r} is already registered, as {self._factories[name]!r}")

@@ -58,8 +58,7 @@ def main(arguments: Sequence[str] | None = None, loaded: Callable[[], object] = 
         run: Callable[[argparse.Namespace], int] = load_function(options.run)
         loaded()
         code = run(options)
-        if sys.stdout is not None:  # as under `>&-`
-            sys.stdout.flush()
+        sys.stdout.flush()
     except RecipeError as error:
         return _fail(str(error), 2)
     except PaircapsError as error:
@@ -109,6 +108,8 @@ def _prepare_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115 (open as long as the process)
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
