@@ -7,6 +7,8 @@ import signal
 import sys
 from types import FrameType
 
+from paircaps._utils.processors import limit_spinning
+
 COMPLETE = "__complete"
 """Hidden command that the scripts of ``paircaps completion`` call: candidates for the last word."""
 
@@ -17,6 +19,7 @@ def main() -> int:
         from paircaps.cli.completion import print_candidates
 
         return print_candidates(sys.argv[2:])
+    limit_spinning()  # before PyTorch is imported
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not where Ctrl-C is ignored, as under nohup
     if ours:
         signal.signal(signal.SIGINT, _leave)

@@ -109,6 +109,15 @@ class Network(nn.Module):
             images = middle(images, self.spec.preparation.crop)
         return images
 
+    @torch.no_grad()
+    def fit(self, images: Tensor) -> None:
+        """Let the model compute what it takes from training images before the first step; most take nothing.
+
+        Args:
+            images: training images, as for a call.
+        """
+        self.model.fit(self.model_input(images))
+
     def reconstruct(self, images: Tensor, label: Tensor | None = None) -> Tensor:
         """Reconstructions of images, (B, C, H, W) in 0..1.
 

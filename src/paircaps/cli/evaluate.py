@@ -27,14 +27,19 @@ def run_evaluate(options: argparse.Namespace) -> int:
     dataset = named_or_own(options.folder, options, options.split).limit(options.limit)
     require_fitting(network, dataset)
     objective = Objective(network, _loss(trained, options))
-    mirror = options.mirror or bool(trained.get("mirror"))
-    evaluation = evaluate(objective, dataset, batch_size=options.batch_size, mirror=mirror)
+    views = options.views or _trained_views(trained)
+    evaluation = evaluate(objective, dataset, batch_size=options.batch_size, views=views)
     if options.json:
         facts = {"folder": str(options.folder), "data": dataset.info.name, "split": dataset.info.split}
-        print(json.dumps({**facts, "note": dataset.info.note, "mirror": mirror, **evaluation.as_dict()}))
+        print(json.dumps({**facts, "note": dataset.info.note, "views": views, **evaluation.as_dict()}))
         return 0
     print(_report(evaluation, dataset))
     return 0
+
+
+def _trained_views(trained: dict[str, Any]) -> str:
+    """The views that the training tested with; earlier versions wrote ``mirror`` for ``flip``."""
+    return trained.get("views", "flip" if trained.get("mirror") else "none")
 
 
 def _loss(trained: dict[str, Any], options: argparse.Namespace) -> Loss:

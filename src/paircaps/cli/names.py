@@ -17,6 +17,7 @@ DOWNLOADS = ("mnist", "fashion-mnist", "cifar10", "svhn", "smallnorb", "affnist"
 ROUTINGS = ("dynamic", "em", "fm")
 MODELS = (
     *("capsnet", "capsnet-light", "capsnet-pool", "capsnet-pool-light"),
+    *("fast-caps", "fast-caps-tiny", "fast-pool", "fast-pool-tiny"),
     *("resnet-caps", "resnet-caps-medium", "resnet-caps-small"),
     *("resnet-pool", "resnet-pool-medium", "resnet-pool-small"),
 )
@@ -24,6 +25,8 @@ EXPERIMENTS = ("fig4", "fig5", "table1", "table2", "table2-small", "table3", "ta
 ALL_EXPERIMENTS = "all"
 FITS = ("crop", "pad", "stretch")
 """Ways to fit a picture into the network's image."""
+TEST_VIEWS = ("none", "flip", "shift", "flip-shift")
+"""Views of an image that ``paircaps evaluate`` can average."""
 VIEWS = ("reconstruct", "perturb", "agreement", "tree")
 """Pictures of ``paircaps explain``."""
 EQUIVARIANCE_IMAGES = 4000

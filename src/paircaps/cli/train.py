@@ -38,12 +38,20 @@ Several processes: torchrun --nproc-per-node N -m paircaps train ...
 def _parser(recipes: Sequence[str]) -> Any:
     """Parser of ``train``; ``recipes`` are those that its help names."""
     parser = recipe_parser("paircaps train")
-    parser.usage = "paircaps train RECIPE --out DIR [--fresh] [--quiet] [--print-config] [--SECTION.KEY VALUE ...]"
+    parser.usage = (
+        "paircaps train RECIPE --out DIR [--hours H] [--fresh] [--quiet] [--print-config] [--SECTION.KEY VALUE ...]"
+    )
     parser.description = _ABOUT
     parser.add_argument(
         "recipe", nargs="?", metavar="RECIPE", help=f"{', '.join(recipes)}, or the path of a .toml file"
     )
     parser.add_argument("--out", type=str, default="", metavar="DIR", help="folder of the run")
+    parser.add_argument(
+        "--hours",
+        type=float,
+        metavar="H",
+        help="time that the training may take on this machine: its length and schedule are changed to fit",
+    )
     parser.add_argument("--fresh", action="store_true", help="remove the run that is in DIR, and start over")
     parser.add_argument("--quiet", action="store_true", help="show no progress, only the result")
     add_plugin_option(parser)
@@ -71,10 +79,17 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         run="train:run_train",
         recipe=recipe,
         out=path(given["out"]) if given.get("out") else None,
+        hours=_hours(given.get("hours")),
         fresh=bool(given.get("fresh")),
         quiet=bool(given.get("quiet")),
         print_config=bool(given.get("print_config")),
     )
+
+
+def _hours(hours: float | None) -> float | None:
+    if hours is not None and not 0 < hours <= 10_000:
+        raise RecipeError(f"--hours must be a number above 0, at most 10,000, got {hours:g}")
+    return hours
 
 
 def run_train(options: argparse.Namespace) -> int:
@@ -84,7 +99,8 @@ def run_train(options: argparse.Namespace) -> int:
         return 0
     if options.out is None:
         raise RecipeError("--out DIR is missing: the folder of the run")
-    print(_result_line(train(options.recipe, options.out, fresh=options.fresh, quiet=options.quiet)))
+    result = train(options.recipe, options.out, fresh=options.fresh, quiet=options.quiet, hours=options.hours)
+    print(_result_line(result))
     return 0
 
 

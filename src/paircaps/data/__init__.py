@@ -9,11 +9,13 @@ from __future__ import annotations
 from paircaps.data import sources as _sources  # noqa: F401  # registers the datasets of the package
 from paircaps.data.augment import (
     AffineWarp,
+    AlternatingFlip,
     Augmentation,
     Brightness,
     CentreCrop,
     Compose,
     Contrast,
+    Cutout,
     Flip,
     RandomCrop,
     Standardise,
@@ -29,12 +31,14 @@ from paircaps.data.wrap import wrap_dataset
 
 __all__ = [
     "AffineWarp",
+    "AlternatingFlip",
     "Augmentation",
     "Batch",
     "Brightness",
     "CentreCrop",
     "Compose",
     "Contrast",
+    "Cutout",
     "DataError",
     "DataFile",
     "Flip",

@@ -15,8 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from paircaps._utils.checks import height_and_width, require_not_negative, require_within, shape_of
+from paircaps._utils.checks import height_and_width, require_choice, require_not_negative, require_within, shape_of
 from paircaps._utils.images import as_float, middle, standardise
+from paircaps.data.randomness import uniform
 from paircaps.data.synthetic.poses import PoseRange
 from paircaps.data.synthetic.warp import Size, warp, window
 
@@ -33,6 +34,16 @@ class Augmentation(ABC):
     @abstractmethod
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
         """Change images (B, C, H, W) by random numbers in [0, 1) (B, draws)."""
+
+    def noise(self, seed: int, epoch: int, index: Tensor) -> Tensor:
+        """Random numbers of images in an epoch of a loader, (B, draws) in [0, 1).
+
+        Args:
+            seed: seed of the loader.
+            epoch: number of the epoch.
+            index: numbers of the images in their dataset, (B,).
+        """
+        return uniform(seed, epoch, index, self.draws, "augment")
 
     def __call__(self, images: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Change images (B, C, H, W) by random numbers of a generator."""
@@ -67,35 +78,50 @@ class Compose(Augmentation):
     def __repr__(self) -> str:
         return f"Compose({', '.join(map(repr, self.steps))})"
 
+    def noise(self, seed: int, epoch: int, index: Tensor) -> Tensor:
+        """Random numbers of all steps, side by side; a step that has a rule of its own for them follows it."""
+        noise = super().noise(seed, epoch, index)
+        for step, own in self._with_columns(noise):
+            if type(step).noise is not Augmentation.noise:
+                own.copy_(step.noise(seed, epoch, index))
+        return noise
+
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
         """Apply each step with its own columns of the noise."""
-        for step, own in zip(self.steps, noise.split([step.draws for step in self.steps], 1), strict=True):
+        for step, own in self._with_columns(noise):
             images = step.apply(images, own)
         return images
+
+    def _with_columns(self, noise: Tensor) -> Iterator[tuple[Augmentation, Tensor]]:
+        """Each step with its own columns of the noise, which are views of it."""
+        return zip(self.steps, noise.split([step.draws for step in self.steps], 1), strict=True)
 
 
 @dataclass(frozen=True)
 class RandomCrop(Augmentation):
-    """Crop at a random place, after black padding on every side.
+    """Crop at a random place, after padding on every side.
 
     Args:
         padding: pixels added on every side first.
         size: height and width of the window; those of the images without it.
+        border: what these pixels show, ``"black"`` or, by reflection at the edge, the image itself (``"reflect"``).
     """
 
     padding: int = 4
     size: Size | None = None
+    border: str = "black"
     draws = 2
 
     def __post_init__(self) -> None:
         require_not_negative(padding=self.padding)
+        require_choice("border", self.border, ("black", "reflect"))
         if self.size is not None:
             height_and_width("size", self.size)
 
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
         """Cut a window out of each image."""
         size = _window_size(self, images, self.size, self.padding)
-        padded = F.pad(images, (self.padding,) * 4) if self.padding else images
+        padded = padded_images(images, self.padding, self.border)
         top = _whole(noise[:, 0], padded.shape[-2] - size[0])
         left = _whole(noise[:, 1], padded.shape[-1] - size[1])
         return window(padded, top, left, size)
@@ -129,6 +155,47 @@ class Flip(Augmentation):
         """Mirror some of the images."""
         chosen = (noise[:, 0] < self.probability).to(images.device)
         return torch.where(chosen[:, None, None, None], images.flip(-1), images)
+
+
+@dataclass(frozen=True)
+class AlternatingFlip(Flip):
+    """Left and right exchanged in every other epoch of a loader, for half of the images in the even ones.
+
+    In two epochs in a row each image is seen once as it is and once mirrored, where coins would show a quarter of the
+    images twice the same way. Called with a generator, outside of a loader's epochs, it is a plain :class:`Flip`.
+    """
+
+    def noise(self, seed: int, epoch: int, index: Tensor) -> Tensor:
+        """A number for each image, the same in all epochs, moved by one half in the odd ones."""
+        return (uniform(seed, 0, index, self.draws, "alternating flip") + epoch % 2 / 2) % 1
+
+
+@dataclass(frozen=True)
+class Cutout(Augmentation):
+    """A square at a random place painted in the image's mean colour; at the border a part of it may lie outside.
+
+    Args:
+        size: side of the square in pixels.
+    """
+
+    size: int = 8
+    draws = 2
+
+    def __post_init__(self) -> None:
+        require_not_negative(size=self.size)
+
+    def apply(self, images: Tensor, noise: Tensor) -> Tensor:
+        """Paint a square of each image; the centre may be any pixel."""
+        height, width = images.shape[-2:]
+        inside = []
+        for column, side in enumerate((height, width)):
+            first = _whole(noise[:, column], side - 1) - self.size // 2
+            place = torch.arange(side)
+            inside.append((place >= first[:, None]) & (place < first[:, None] + self.size))  # (B, side)
+        square = (inside[0][:, None, :, None] & inside[1][:, None, None, :]).to(images.device)
+        colour = images.float().mean((-2, -1), keepdim=True)
+        colour = colour if images.is_floating_point() else colour.round()
+        return torch.where(square, colour.to(images.dtype), images)
 
 
 @dataclass(frozen=True)
@@ -237,6 +304,29 @@ def require_batch(images: object) -> None:
         raise ValueError(f"images must have shape (B, C, H, W), got {shape_of(images)}")
     if images.dtype != torch.uint8 and not images.is_floating_point():
         raise TypeError(f"images must be uint8 or floating point, got {images.dtype}")
+
+
+def padded_images(images: Tensor, padding: int, border: str) -> Tensor:
+    """Images (B, C, H, W) with pixels added on every side.
+
+    Args:
+        images: uint8 or floating point.
+        padding: pixels on every side.
+        border: ``"black"``, or ``"reflect"`` for the image itself, reflected at its edge; then padding must be smaller
+            than the image.
+    """
+    if not padding:
+        return images
+    if border == "black":
+        return F.pad(images, (padding,) * 4)
+    height, width = images.shape[-2:]
+    if padding >= min(height, width):
+        raise ValueError(f"images of {height}×{width} cannot be reflected over {padding} pixels")
+    rows, columns = (torch.arange(-padding, side + padding, device=images.device).abs() for side in (height, width))
+    rows, columns = (
+        torch.where(place < side, place, 2 * (side - 1) - place) for place, side in ((rows, height), (columns, width))
+    )
+    return images[..., rows[:, None], columns]
 
 
 def _window_size(step: Augmentation, images: Tensor, size: Size | None, padding: int) -> tuple[int, int]:

@@ -18,7 +18,7 @@ from paircaps._utils.checks import require_bool, require_not_negative, require_p
 from paircaps._utils.images import as_float
 from paircaps.data.augment import Augmentation
 from paircaps.data.dataset import Batch, ImageDataset
-from paircaps.data.randomness import permutation, uniform
+from paircaps.data.randomness import permutation
 
 
 @dataclass(frozen=True)
@@ -99,6 +99,6 @@ class Loader:
         batch = self.dataset.batch(index, epoch)
         images = batch.images
         if self.augment is not None:
-            images = self.augment.apply(images, uniform(self.seed, epoch, index, self.augment.draws, "augment"))
+            images = self.augment.apply(images, self.augment.noise(self.seed, epoch, index))
         image_extras = {name: as_float(batch.extras[name]) for name in self.dataset.image_extras}
         return replace(batch, images=as_float(images), extras={**batch.extras, **image_extras})

@@ -34,6 +34,8 @@ class CapsuleLayer(nn.Module):
         streaming: whether the votes of the whole batch are avoided: FM agreement sums them tile by tile, dynamic and EM
             routing take a few images at a time. ``"auto"`` does what is fastest, True always avoids them, False never.
         tile: children in a tile; None takes :func:`paircaps.votes.tile_children`.
+        positions: number of positions at which the children lie and that share their vote matrices; children are
+            ordered position by position, as PrimaryCapsules orders them. 1 gives every child matrices of its own.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class CapsuleLayer(nn.Module):
         routing_options: dict[str, object] | None = None,
         streaming: bool | str = "auto",
         tile: int | None = None,
+        positions: int = 1,
     ) -> None:
         super().__init__()
         if streaming != "auto" and not isinstance(streaming, bool):  # 0 and 1 are not meant
@@ -63,7 +66,7 @@ class CapsuleLayer(nn.Module):
         self.out_capsules = out_capsules
         self.pose_dim = pose_dim
         self.in_dim = pose_dim if in_dim is None else in_dim
-        self.votes = create_transform(transform, in_capsules, out_capsules, self.in_dim, pose_dim)
+        self.votes = create_transform(transform, in_capsules, out_capsules, self.in_dim, pose_dim, positions)
         self.norm = create_vote_norm(vote_norm, in_capsules, out_capsules, pose_dim)
         if isinstance(routing, nn.Module):
             if isinstance(routing, Routing) and routing.out_capsules != out_capsules:

@@ -16,7 +16,8 @@ from paircaps._utils.checks import (
 from paircaps.functional import Capsules, squash
 from paircaps.layers.norms import CapsuleNorm
 
-PRIMARY_NORMS = ("pose", "capsule", None)
+PRIMARY_NORMS = ("pose", "channel", "capsule", None)
+"""Values of ``norm``: one statistic per pose dimension, one per channel, one per dimension of every capsule, none."""
 
 
 class PrimaryCapsules(nn.Module):
@@ -33,7 +34,8 @@ class PrimaryCapsules(nn.Module):
         stride: stride of the convolution.
         padding: padding of the convolution, on every side.
         bias: whether the convolution has a bias.
-        norm: batch norm with one statistic per pose dimension (``"pose"``), one for every dimension of every capsule
+        norm: batch norm with one statistic per pose dimension (``"pose"``), one for every channel, that is for every
+            dimension of every capsule of a position (``"channel"``), one for every dimension of every capsule
             (``"capsule"``), or None.
     """
 
@@ -73,7 +75,8 @@ class PrimaryCapsules(nn.Module):
         if norm is None:
             self.norm = nn.Identity()
         else:
-            self.norm = CapsuleNorm((pose_dim,) if norm == "pose" else (self.out_capsules, pose_dim))
+            counts = {"pose": (), "channel": (groups,), "capsule": (height * width, groups)}
+            self.norm = CapsuleNorm((*counts[norm], pose_dim))
 
     def forward(self, features: Tensor) -> Capsules:
         """(B, C, H, W) to capsules of (B, I, K), position by position, the groups of one position side by side."""
@@ -82,8 +85,8 @@ class PrimaryCapsules(nn.Module):
         if features.dim() != 4 or tuple(features.shape[1:]) != expected:
             raise ValueError(f"features must have shape (batch, {str(expected)[1:]}, got {shape_of(features)}")
         x = self.conv(features).unflatten(1, (self.groups, self.pose_dim))  # (B, G, K, H, W)
-        x = x.permute(0, 3, 4, 1, 2).flatten(1, 3)  # (B, I, K)
-        u = squash(self.norm(x))
+        x = x.permute(0, 3, 4, 1, 2).flatten(1, 2)  # (B, H·W, G, K)
+        u = squash(self.norm(x).flatten(1, 2))  # (B, I, K)
         return Capsules(u, u, torch.linalg.vector_norm(u, dim=-1))
 
     def centres(self, step: float = 1.0, first: float = 0.5) -> Tensor:

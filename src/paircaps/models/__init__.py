@@ -7,6 +7,9 @@ from paircaps.models.capsnet import CapsNet
 from paircaps.models.capsnet_pool import CapsNetPool
 from paircaps.models.capsule_model import CapsuleModel
 from paircaps.models.decoder import DeconvDecoder, DenseDecoder, select_pose
+from paircaps.models.fast import FastBackbone, WhiteningStem
+from paircaps.models.fast_caps import FastCapsules
+from paircaps.models.fast_pool import FastPool
 from paircaps.models.registry import create_model, is_model, list_models, pooling_twin, register_model
 from paircaps.models.resnet import ResNetBackbone
 from paircaps.models.resnet_caps import ResNetCapsules
@@ -18,10 +21,14 @@ __all__ = [
     "CapsuleModel",
     "DeconvDecoder",
     "DenseDecoder",
+    "FastBackbone",
+    "FastCapsules",
+    "FastPool",
     "ImageModel",
     "ResNetBackbone",
     "ResNetCapsules",
     "ResNetPool",
+    "WhiteningStem",
     "count_parameters",
     "create_model",
     "is_model",

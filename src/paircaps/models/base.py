@@ -44,6 +44,13 @@ class ImageModel(nn.Module, ABC):
         """Whether activations lie in 0..1; ``loss.name = "auto"`` then takes the margin loss."""
         return False
 
+    def fit(self, images: Tensor) -> None:
+        """Compute from training images what is not learned by steps, such as a whitening stem; most models do nothing.
+
+        Args:
+            images: training images (B, C, H, W), prepared as for a call.
+        """
+
     def forward(self, images: Tensor) -> Capsules:
         """(B, C, H, W) to capsules of (B, J, K), (B, J, K) and (B, J)."""
         require_tensor("images", images, "(batch, channels, height, width)", 4)

@@ -20,7 +20,7 @@ from paircaps.routing import RoutingFactory
 
 
 class PoolingModel(ImageModel):
-    """Feature maps, average pooling, a linear layer.
+    """Feature maps, pooling, a linear layer.
 
     All classes have the same pose, the pooled features. The activation is the logit.
     """
@@ -31,9 +31,13 @@ class PoolingModel(ImageModel):
     def maps(self, images: Tensor) -> Tensor:
         """(B, C, H, W) to feature maps of (B, K, H', W')."""
 
+    def pool(self, maps: Tensor) -> Tensor:
+        """Feature maps (B, K, H', W') to features (B, K): the mean over all positions."""
+        return maps.mean(dim=(-2, -1))
+
     def capsules(self, images: Tensor) -> Capsules:
         """(B, C, H, W) to features as capsules of (B, J, K), (B, J, K) and logits of (B, J)."""
-        features = self.maps(images).mean(dim=(-2, -1))  # (B, K)
+        features = self.pool(self.maps(images))  # (B, K)
         pose = features.unsqueeze(-2).expand(-1, self.num_classes, -1)
         return Capsules(pose, pose, self.classify(features))
 

@@ -22,6 +22,7 @@ def capsule_stack(
     routing_options: dict[str, object] | None,
     vote_norm: str | None,
     streaming: bool | str,
+    shared_votes: bool = False,
 ) -> nn.Sequential:
     """Capsule layers, each with a routing of its own.
 
@@ -35,6 +36,7 @@ def capsule_stack(
         routing_options: options of every layer's routing.
         vote_norm: ``"pose"``, ``"vote"`` or None.
         streaming: see CapsuleLayer.
+        shared_votes: whether the vote matrices of the primary capsules are the same at all positions.
     """
     require_sizes("hidden_capsules", hidden)
     if isinstance(routing, nn.Module):
@@ -43,6 +45,7 @@ def capsule_stack(
         )
     layers = []
     in_capsules, in_dim = primary.out_capsules, primary.pose_dim
+    positions = primary.out_capsules // primary.groups if shared_votes else 1
     for out_capsules in (*hidden, num_classes):
         layers.append(
             CapsuleLayer(
@@ -55,9 +58,10 @@ def capsule_stack(
                 vote_norm=vote_norm,
                 routing_options=routing_options,
                 streaming=streaming,
+                positions=positions,
             )
         )
-        in_capsules, in_dim = out_capsules, pose_dim
+        in_capsules, in_dim, positions = out_capsules, pose_dim, 1
     return nn.Sequential(*layers)
 
 

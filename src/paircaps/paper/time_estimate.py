@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from paircaps.paper.step_times import keep_step_time, measure_step
 from paircaps.paper.training_length import count_test_images, steps_per_epoch, total_steps
+from paircaps.training.evaluation import VIEW_COUNTS
 from paircaps.training.recipe import Recipe
 
 _FORWARD = 1 / 3
@@ -40,7 +41,7 @@ def training_time(recipe: Recipe, seconds_per_image: float) -> TimeEstimate:
     batch, test = recipe.train.batch_size, count_test_images(recipe.data)
     steps, an_epoch = total_steps(recipe), steps_per_epoch(recipe)
     # times below are counted in training steps
-    views = 1 + recipe.evaluate.mirror
+    views = VIEW_COUNTS[recipe.evaluate.views]
     held_back = recipe.data.validation / (1 - recipe.data.validation) * an_epoch
     settling = min(recipe.evaluate.settle, an_epoch)
     validation = _FORWARD * (views * held_back + settling)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from paircaps.data.registry import require_metadata
 from paircaps.training import schedule as training_schedule
 from paircaps.training.datasets import tested_name, tested_options
-from paircaps.training.recipe import Data, Recipe, Schedule, options_of
-from paircaps.training.schedule import count_steps, count_training_images, images_per_step
+from paircaps.training.recipe import Data, Recipe, options_of
+from paircaps.training.schedule import count_steps, count_training_images, images_per_step, stretched
 
 
 @dataclass(frozen=True)
@@ -106,19 +106,3 @@ def shortened(recipe: Recipe, budget: Budget) -> Recipe:
         train = replace(recipe.train, epochs=None, steps=budget.steps)
     changed = replace(recipe, train=train)
     return replace(changed, schedule=stretched(recipe.schedule, epochs_of(changed) / epochs_of(recipe)))
-
-
-def stretched(schedule: Schedule, factor: float) -> Schedule:
-    """A schedule stretched over a training of another length.
-
-    Args:
-        schedule: section ``schedule`` of a recipe; one-cycle and cosine have no epochs in them.
-        factor: new length divided by the old one.
-    """
-    if schedule.name == "drops":
-        schedule = replace(schedule, drops=tuple(drop * factor for drop in schedule.drops))
-    if schedule.name == "halving":
-        schedule = replace(schedule, every=max(1e-6, schedule.every * factor))
-    if schedule.name != "one-cycle":
-        schedule = replace(schedule, warm_up=schedule.warm_up * factor)
-    return schedule

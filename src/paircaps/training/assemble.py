@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import torch
+from safetensors.torch import load as tensors_from_bytes
+from safetensors.torch import save as tensors_to_bytes
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from paircaps.data import Augmentation, ImageDataset, Loader
 from paircaps.errors import RecipeError
 from paircaps.losses import Objective
+from paircaps.model_files import contiguous
 from paircaps.network import Network, NetworkSpec, Preparation
 from paircaps.training.datasets import Datasets, augmentation
 from paircaps.training.distributed import Processes
 from paircaps.training.recipe import Recipe, Run, options_of
 from paircaps.training.schedule import images_per_step, steps_per_epoch
+
+FITTED_IMAGES = 5000
+"""Number of training images from which a network computes what it does not learn by steps."""
 
 _LEAST_CHANNELS = 8
 """Fewest input channels of a strided 1×1 convolution for channels_last: with fewer, torch 2.13 writes past the end of
@@ -69,7 +75,28 @@ def build_objective(recipe: Recipe, datasets: Datasets, device: torch.device) ->
         objective = Objective(network, recipe.loss)
     except ValueError as error:
         raise RecipeError(f"loss: {error}") from None
+    if recipe.train.norm_momentum is not None:
+        for part in network.modules():
+            if isinstance(part, _BatchNorm):
+                part.momentum = recipe.train.norm_momentum
     return objective.to(device, memory_format=memory_format(recipe, network))  # pyright: ignore[reportCallIssue]
+
+
+def fit_network(network: Network, images: ImageDataset, processes: Processes) -> None:
+    """Compute what a network takes from training images before its first step, such as a whitening stem.
+
+    Rank 0 computes it from the first images of the dataset, and all processes get its result.
+
+    Args:
+        network: network before its first step.
+        images: training images.
+        processes: all processes of the training.
+    """
+    if processes.first:
+        network.fit(images.batch(range(min(len(images), FITTED_IMAGES))).images)
+    if processes.world_size > 1:
+        shared = processes.share(tensors_to_bytes(contiguous(network.state_dict())) if processes.first else None)
+        network.load_state_dict(tensors_from_bytes(shared))
 
 
 def network_spec(recipe: Recipe, dataset: ImageDataset) -> NetworkSpec:

@@ -27,6 +27,7 @@ from paircaps._utils.files import sync_folder, write_synced
 from paircaps.errors import CheckpointError, TrainingError
 from paircaps.training.distributed import Processes
 from paircaps.training.logging import MetricsFile
+from paircaps.training.recipe import Run
 from paircaps.training.run_folder import (
     RunFolder,
     checkpoint_path,
@@ -179,14 +180,14 @@ class CheckpointManager:
         state: state of the training, which is saved and restored.
         data_facts: description of the images; it must be the same when a run is resumed.
         processes: all processes of the training; rank 0 reads and writes, and shares what it reads.
-        keep: number of newest checkpoints to keep.
+        settings: section ``run`` of the recipe, for the number of newest checkpoints to keep and of threads.
     """
 
     def __init__(
-        self, folder: RunFolder, state: State, data_facts: dict[str, Any], processes: Processes, keep: int
+        self, folder: RunFolder, state: State, data_facts: dict[str, Any], processes: Processes, settings: Run
     ) -> None:
         self.folder, self.state, self.data_facts = folder, state, data_facts
-        self.processes, self.keep = processes, keep
+        self.processes, self.settings = processes, settings
         self._saved = (-1, -1)  # step and step of the last validation of the newest checkpoint
 
     @property
@@ -225,7 +226,7 @@ class CheckpointManager:
         """Keep the newest checkpoints up to the current step and the best one; remove the others."""
         counters = self.state.counters
         found = [step for step in checkpoint_steps(self.folder.checkpoints) if step <= counters.step]
-        remove_checkpoints(self.folder.checkpoints, {*found[: self.keep], counters.best_step})
+        remove_checkpoints(self.folder.checkpoints, {*found[: self.settings.keep], counters.best_step})
 
     def restore(self) -> int | None:
         """Restore the newest undamaged checkpoint in all processes; its step, None if there is no checkpoint."""
@@ -261,6 +262,8 @@ class CheckpointManager:
                 f"{self.folder.path}: its run had other images: {_counts(facts['data'])}, now "
                 f"{_counts(self.data_facts)}. --fresh, or another folder, starts over"
             )
+        if self.settings.chooses_threads:
+            torch.set_num_threads(facts["threads"])
         threads = torch.get_num_threads()
         if facts["threads"] != threads or facts["torch"] != torch.__version__:
             warnings.warn(

@@ -10,10 +10,12 @@ import torch
 
 from paircaps.data import (
     AffineWarp,
+    AlternatingFlip,
     Augmentation,
     Brightness,
     Compose,
     Contrast,
+    Cutout,
     Flip,
     ImageDataset,
     RandomCrop,
@@ -152,13 +154,15 @@ def augmentation(settings: Augment) -> Augmentation | None:
     if settings.translate:
         steps.append(Translate(settings.translate))
     if settings.crop_padding or settings.crop_size is not None:
-        steps.append(RandomCrop(settings.crop_padding, settings.crop_size))
+        steps.append(RandomCrop(settings.crop_padding, settings.crop_size, settings.crop_border))
     if settings.flip:
-        steps.append(Flip())
+        steps.append(AlternatingFlip() if settings.alternate else Flip())
     if settings.brightness:
         steps.append(Brightness(settings.brightness))
     if settings.contrast != (1.0, 1.0):
         steps.append(Contrast(*settings.contrast))
+    if settings.cutout:
+        steps.append(Cutout(settings.cutout))
     return Compose(*steps) if steps else None
 
 

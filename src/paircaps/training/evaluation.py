@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from paircaps.data import Batch, ImageDataset, Loader
+from paircaps.data.augment import padded_images
 from paircaps.losses import Objective, is_right
 from paircaps.training.distributed import Processes, synchronise_norms
 from paircaps.training.recipe import Evaluate
@@ -61,7 +62,7 @@ class Evaluation:
             softmax for networks trained with cross entropy, and the activation for others; None with two labels.
         drawing_error: mean over the images of the squared error of the reconstruction, summed over its pixels. The
             pose is that of the most active class, with two labels those of the labels; None without a decoder.
-        plain_accuracy: accuracy without the mirror images; None where they are not used anyway.
+        plain_accuracy: accuracy on the images alone; None where no other views are averaged anyway.
     """
 
     images: int
@@ -73,7 +74,7 @@ class Evaluation:
     drawing_error: float | None = field(
         metadata=_printed("drawing error", "{:.2f} (squared, summed over the pixels of an image)")
     )
-    plain_accuracy: float | None = field(metadata=_printed("without mirroring", "{:.2f} %", 100))
+    plain_accuracy: float | None = field(metadata=_printed("without other views", "{:.2f} %", 100))
 
     def as_dict(self) -> dict[str, object]:
         """All metrics by name, for JSON."""
@@ -100,7 +101,7 @@ class EvaluatedBatch:
     """Outputs of a network for one batch, on the CPU.
 
     Args:
-        activation: (B, J), averaged with that of the mirror images if these are used.
+        activation: (B, J), averaged over all views of each image.
         plain_activation: (B, J), of the images alone.
         labels: (B,) class indices, or (B, D).
         loss: sum of the losses of the images.
@@ -136,7 +137,7 @@ class EvaluationCounts:
         zeros = partial(torch.zeros, dtype=torch.float64)
         self.images = zeros(())
         self.right = zeros(())  # images whose labels are the most active classes
-        self.right_without_mirror = zeros(())
+        self.right_of_plain = zeros(())
         self.loss = zeros(())
         self.reconstruction_error = zeros(())
         self.images_of_class = zeros(classes)  # images that show each class
@@ -153,7 +154,7 @@ class EvaluationCounts:
         self.right += right.sum()
         self.loss += batch.loss
         self.reconstruction_error += batch.reconstruction_error
-        self.right_without_mirror += is_right(batch.plain_activation, batch.labels).sum()
+        self.right_of_plain += is_right(batch.plain_activation, batch.labels).sum()
         self._add_classes(batch)
         if batch.labels.dim() == 1:
             self._add_confusion(batch)
@@ -187,7 +188,7 @@ class EvaluationCounts:
             processes.sum_tensor(counts)
 
 
-def _evaluation(counters: EvaluationCounts, objective: Objective, dataset: ImageDataset, mirror: bool) -> Evaluation:
+def _evaluation(counters: EvaluationCounts, objective: Objective, dataset: ImageDataset, views: str) -> Evaluation:
     """The metrics that follow from the counters of all images."""
     images = counters.images.item()
     one_label = dataset.labels_per_image == 1
@@ -204,8 +205,53 @@ def _evaluation(counters: EvaluationCounts, objective: Objective, dataset: Image
         confusion=counters.confusion.long().tolist() if one_label else None,
         calibration_error=calibration_error if one_label else None,
         drawing_error=counters.reconstruction_error.item() / images if has_decoder else None,
-        plain_accuracy=counters.right_without_mirror.item() / images if mirror else None,
+        plain_accuracy=counters.right_of_plain.item() / images if views != "none" else None,
     )
+
+
+# --- views of an image -----------------------------------------------------------------------------------------------
+
+Activate = Callable[[Tensor], Tensor]
+"""From images (B, C, H, W) to the activations of the classes, (B, J)."""
+
+
+def _with_mirror_images(activate: Activate, images: Tensor, plain: Tensor) -> Tensor:
+    """Mean of the activations of images and of their mirror images; ``plain`` are those of the images."""
+    return (plain + activate(images.flip(-1))) / 2
+
+
+def _with_shifts(activate: Activate, images: Tensor, plain: Tensor) -> Tensor:
+    """Half the activations of the images, and a quarter of each when moved by a pixel to either side."""
+    (above, left), (below, right) = ((slice(None, -2),) * 2, (slice(2, None),) * 2)
+    padded = padded_images(images, 1, "reflect")
+    moved = (padded[..., above, left], padded[..., below, right])
+    return plain / 2 + sum(activate(_laid_out_like(images, view)) for view in moved) / 4
+
+
+def _with_mirrored_shifts(activate: Activate, images: Tensor, plain: Tensor) -> Tensor:
+    """The mean of both: six views."""
+
+    def both(seen: Tensor) -> Tensor:
+        return _with_mirror_images(activate, seen, activate(seen))
+
+    return _with_shifts(both, images, _with_mirror_images(activate, images, plain))
+
+
+def _laid_out_like(images: Tensor, view: Tensor) -> Tensor:
+    """A view of images in their memory format."""
+    return torch.empty_like(images).copy_(view)
+
+
+VIEWS: dict[str, Callable[[Activate, Tensor, Tensor], Tensor]] = {
+    "none": lambda activate, images, plain: plain,
+    "flip": _with_mirror_images,
+    "shift": _with_shifts,
+    "flip-shift": _with_mirrored_shifts,
+}
+"""Activations averaged over views of the images, by the values of ``evaluate.views``."""
+
+VIEW_COUNTS = {"none": 1, "flip": 2, "shift": 3, "flip-shift": 6}
+"""Number of views of an image, by the values of ``evaluate.views``."""
 
 
 # --- evaluating ------------------------------------------------------------------------------------------------------
@@ -217,7 +263,7 @@ def evaluate(
     dataset: ImageDataset,
     *,
     batch_size: int = 256,
-    mirror: bool = False,
+    views: str = "none",
     processes: Processes | None = None,
     memory_format: torch.memory_format = torch.contiguous_format,
     between: Callable[[], None] | None = None,
@@ -228,7 +274,7 @@ def evaluate(
         objective: network in eval mode and its loss, on the device of the dataset.
         dataset: images with the network's classes.
         batch_size: images at a time.
-        mirror: True to average the activations of each image and of its mirror image.
+        views: views of each image whose activations are averaged, one of ``VIEWS``.
         processes: all processes, which share the work.
         memory_format: of the images.
         between: called before every batch; an exception it raises ends the evaluation.
@@ -239,9 +285,9 @@ def evaluate(
         if between is not None:
             between()
         if len(batch):  # a process may have no share of the last batch
-            counters.add(_evaluate_batch(objective, batch, mirror, memory_format))
+            counters.add(_evaluate_batch(objective, batch, views, memory_format))
     counters.sum_over(processes)
-    return _evaluation(counters, objective, dataset, mirror)
+    return _evaluation(counters, objective, dataset, views)
 
 
 def _batches(objective: Objective, dataset: ImageDataset, batch_size: int, processes: Processes) -> Iterator[Batch]:
@@ -253,7 +299,7 @@ def _batches(objective: Objective, dataset: ImageDataset, batch_size: int, proce
 
 
 def _evaluate_batch(
-    objective: Objective, batch: Batch, mirror: bool, memory_format: torch.memory_format
+    objective: Objective, batch: Batch, views: str, memory_format: torch.memory_format
 ) -> EvaluatedBatch:
     """Outputs of the network for a batch.
 
@@ -263,9 +309,7 @@ def _evaluate_batch(
     network, labels = objective.network, batch.targets
     images = batch.images.contiguous(memory_format=memory_format)
     capsules = network(images)
-    activation = capsules.activation
-    if mirror:
-        activation = (activation + network(images.flip(-1)).activation) / 2
+    activation = VIEWS[views](lambda seen: network(seen).activation, images, capsules.activation)
     reconstruction = None
     if network.decoder is not None:
         reconstruction = network.decoder(capsules, labels if labels.dim() == 2 else None)
@@ -339,7 +383,7 @@ class Evaluator:
             self.objective,
             dataset,
             batch_size=self.settings.batch_size,
-            mirror=self.settings.mirror,
+            views=self.settings.views,
             processes=self.processes,
             memory_format=self.memory_format,
             between=self.between,

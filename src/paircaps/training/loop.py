@@ -26,6 +26,7 @@ from paircaps.routing import Routing
 from paircaps.training.assemble import (
     build_objective,
     choose_device,
+    fit_network,
     memory_format,
     require_trainable,
     training_loader,
@@ -38,6 +39,7 @@ from paircaps.training.failure import save_failure
 from paircaps.training.logging import ProgressDisplay, RunLog
 from paircaps.training.optimiser import create_optimiser
 from paircaps.training.recipe import Recipe
+from paircaps.training.resolve import resolve, set_threads, shared_recipe
 from paircaps.training.run_folder import RunFolder, locked_folder, prepare
 from paircaps.training.schedule import count_steps, images_per_step, rate, steps_per_epoch
 from paircaps.training.signals import Stopped, StopSignals
@@ -63,7 +65,9 @@ class TrainingResult:
     resumed_at: int | None
 
 
-def train(recipe: Recipe, out: Path | str, *, fresh: bool = False, quiet: bool = True) -> TrainingResult:
+def train(
+    recipe: Recipe, out: Path | str, *, fresh: bool = False, quiet: bool = True, hours: float | None = None
+) -> TrainingResult:
     """Train a network by a recipe; the same call on the same folder continues a run that was stopped.
 
     Args:
@@ -71,6 +75,8 @@ def train(recipe: Recipe, out: Path | str, *, fresh: bool = False, quiet: bool =
         out: folder of the run.
         fresh: True to remove a run that is there and start over.
         quiet: True to show no progress.
+        hours: time that the training may take on this machine; its length and schedule are changed to fit, by the speed
+            of a few steps. A run that has begun keeps its length.
 
     Raises:
         PaircapsError: if something is wrong that the user can change; the message says what.
@@ -79,8 +85,7 @@ def train(recipe: Recipe, out: Path | str, *, fresh: bool = False, quiet: bool =
     if not isinstance(recipe, Recipe):
         raise TypeError(f"recipe must be a Recipe, as load_recipe('glyphs') gives, got {recipe!r}")
     device = choose_device(recipe.run)
-    if recipe.run.threads:
-        torch.set_num_threads(recipe.run.threads)
+    set_threads(recipe.run)
     with ExitStack() as stack:
         processes = stack.enter_context(joined_processes(device.type))
         folder = RunFolder(Path(out).expanduser())
@@ -89,7 +94,9 @@ def train(recipe: Recipe, out: Path | str, *, fresh: bool = False, quiet: bool =
             with processes.first_only() as first:
                 if first:
                     folder = stack.enter_context(locked_folder(folder.path))
+                    recipe = resolve(recipe, None if fresh else folder.begun_recipe(), device, hours, processes, quiet)
                     prepare(folder, recipe, fresh)
+            recipe = shared_recipe(recipe, processes)
             # a finished run is not trained again
             finished = json.loads(processes.share(_finished(folder) if processes.first else None))
             if finished:
@@ -165,6 +172,7 @@ class Training:
         if processes.world_size > 1 and recipe.train.sync_norm:
             synchronise_norms(objective)
         network = objective.network
+        fit_network(network, self.datasets.train, processes)
         average = create_average(network, recipe.train.ema) if recipe.train.ema else None
         self.loss_name = objective.loss_name
         self.state = State(network, create_optimiser(recipe.optimiser, network), average, Counters())
@@ -174,7 +182,7 @@ class Training:
         self.evaluator = Evaluator(
             evaluated, recipe.evaluate, self.loader, processes, layout, self._stop_evaluation_if_asked
         )
-        self.checkpoints = CheckpointManager(folder, self.state, self.datasets.facts(), processes, recipe.run.keep)
+        self.checkpoints = CheckpointManager(folder, self.state, self.datasets.facts(), processes, recipe.run)
         self.resumed_at = self.checkpoints.restore()
         self.stepper = Stepper(recipe, objective, self.state, processes, device, layout)
 
@@ -213,11 +221,11 @@ class Training:
         """
         counters, recipe = self.state.counters, self.recipe
         epoch, place = divmod(counters.step, self.steps_per_epoch)
-        lr = recipe.optimiser.lr * rate(recipe.schedule, counters.step, self.steps, self.steps_per_epoch)
+        share = rate(recipe.schedule, counters.step, self.steps, self.steps_per_epoch)
 
         # step
         try:
-            sums, gradient, signal = self.stepper(batch, self.images_per_step, lr, self.stop.number)
+            sums, gradient, signal = self.stepper(batch, self.images_per_step, share, self.stop.number)
         except NotFinite as error:
             raise self._save_failure(error, epoch, place) from None
         counters.step += 1
@@ -227,7 +235,7 @@ class Training:
         counters.epoch.add(sums)
         self.log.display.advance_bar(sums.loss / sums.images, sums.right / sums.images)
         if counters.step % recipe.train.log_every == 0:
-            self.log.log_steps(counters.step / self.steps_per_epoch, lr, gradient)
+            self.log.log_steps(counters.step / self.steps_per_epoch, recipe.optimiser.lr * share, gradient)
         return signal or (self.stop.number if self.processes.world_size == 1 else 0)
 
     # --- validation and test -------------------------------------------------------------------------------------
@@ -276,7 +284,7 @@ class Training:
             "test_loss": evaluation.loss,
             "test_images": evaluation.images,
             "loss": {**asdict(self.recipe.loss), "name": self.loss_name},
-            "mirror": self.recipe.evaluate.mirror,
+            "views": self.recipe.evaluate.views,
             "machine": describe_machine(),
         }
         with self.processes.first_only() as first:
@@ -339,5 +347,6 @@ class Training:
         return (
             f"{self.folder.path}: {model}, {self.loss_name} loss; {len(datasets.train):,} images to train on, "
             f"{held_back:,} for validation, {len(datasets.test):,} to test on; {counted(self.steps, 'step')} of "
-            f"{counted(self.images_per_step, 'image')}"
+            f"{counted(self.images_per_step, 'image')} in {self.recipe.train.precision} on "
+            f"{counted(torch.get_num_threads(), 'thread')}"
         )

@@ -111,11 +111,14 @@ class Augment:
         scale: smallest and largest factor of the size, such as [0.8, 1.2].
         shear: largest shear to either side.
         translate: largest shift across and down, in pixels; the border is filled with black.
-        crop_padding: black pixels added around each image, before a random window is cut out.
+        crop_padding: pixels added around each image, before a random window is cut out.
+        crop_border: what the added pixels show, black or the image itself, by reflection at its edge.
         crop_size: side of that window in pixels; evaluation uses the middle of this size; the image's own by default.
         flip: whether images are mirrored, each with probability 1/2.
+        alternate: whether flip mirrors each image in every other epoch instead, half of them in the first.
         brightness: largest value added to or subtracted from an image in 0..1.
         contrast: smallest and largest factor of the contrast, such as [0.5, 1.5].
+        cutout: side in pixels of a square at a random place of each image that is painted in its mean colour.
     """
 
     rotation: float = 0.0
@@ -123,14 +126,17 @@ class Augment:
     shear: float = 0.0
     translate: int = 0
     crop_padding: int = 0
+    crop_border: Literal["black", "reflect"] = "black"
     crop_size: int | None = None
     flip: bool = False
+    alternate: bool = False
     brightness: float = 0.0
     contrast: tuple[float, float] = (1.0, 1.0)
+    cutout: int = 0
 
     def __post_init__(self) -> None:
         require_within("rotation", self.rotation, 0, 180)
-        require_not_negative(translate=self.translate, crop_padding=self.crop_padding)
+        require_not_negative(translate=self.translate, crop_padding=self.crop_padding, cutout=self.cutout)
         require_within("shear", self.shear, 0, 10)
         require_within("brightness", self.brightness, 0, 1)
         for name, (least, most), lowest in (("scale", self.scale, 0.01), ("contrast", self.contrast, 0.0)):
@@ -140,6 +146,8 @@ class Augment:
                 raise ValueError(f"{name} must be [least, most], got [{least}, {most}]")
         if self.crop_size is not None:
             require_positive(crop_size=self.crop_size)
+        if self.alternate and not self.flip:
+            raise ValueError("alternate says how flip mirrors images, and flip is off: set augment.flip to true")
 
 
 @dataclass(frozen=True)
@@ -147,10 +155,20 @@ class Optimiser:
     """Optimiser.
 
     Args:
-        name: name of the optimiser, sgd, adam or adamw.
+        name: name of the optimiser, sgd, adam, adamw, or muon, which orthogonalises the updates of filters and
+            matrices and leaves the other weights to another optimiser.
         lr: learning rate, the highest one of the schedule.
-        momentum: momentum of sgd.
-        nesterov: whether sgd uses Nesterov's momentum.
+        momentum: momentum of sgd and muon.
+        nesterov: whether sgd and muon use Nesterov's momentum.
+        muon_on: weights that muon changes: filters of convolutions, or matrices, that is filters, vote matrices and
+            linear layers.
+        muon_iterations: Newton-Schulz iterations that orthogonalise an update of muon.
+        rescale: whether muon scales each filter or matrix to the norm √rows before its step, so that only its direction
+            is learned.
+        rest: optimiser of the weights that muon does not change, sgd, adam or adamw.
+        rest_lr: highest learning rate of these weights.
+        rates: factors of the learning rate by name of the weight, such as {"*.bias": 2.0, "decoder.*": 0.5}; * stands
+            for any text, the last pattern that matches counts, and 0 freezes.
         beta1: decay of the mean of gradients, for adam and adamw.
         beta2: decay of the mean of squared gradients, for adam and adamw.
         eps: number added to adam's denominator; 1e-7 in the paper.
@@ -160,10 +178,16 @@ class Optimiser:
             limit.
     """
 
-    name: Literal["sgd", "adam", "adamw"] = "adam"
+    name: Literal["sgd", "adam", "adamw", "muon"] = "adam"
     lr: float = 1e-3
     momentum: float = 0.9
     nesterov: bool = False
+    muon_on: Literal["filters", "matrices"] = "filters"
+    muon_iterations: int = 5
+    rescale: bool = False
+    rest: Literal["sgd", "adam", "adamw"] = "adam"
+    rest_lr: float = 1e-3
+    rates: dict[str, float] = field(default_factory=dict)
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-7
@@ -172,13 +196,22 @@ class Optimiser:
 
     def __post_init__(self) -> None:
         require_within("lr", self.lr, 0, 1e38)
+        require_within("rest_lr", self.rest_lr, 0, 1e38)
+        require_positive(muon_iterations=self.muon_iterations)
+        require_within("muon_iterations", self.muon_iterations, 1, 100)
+        for pattern, factor in self.rates.items():
+            require_within(f"rates of {pattern!r}", factor, 0, 1e6)
         for name in ("momentum", "beta1", "beta2"):
             require_within(name, getattr(self, name), 0, 0.999999)
         require_within("eps", self.eps, 1e-30, 1)
         require_within("weight_decay", self.weight_decay, 0, 1e3)
         require_within("clip_norm", self.clip_norm, 0, LARGE)
-        if self.nesterov and (self.name != "sgd" or not self.momentum):
-            raise ValueError(f"nesterov needs sgd with a momentum above 0, got {self.name} with {self.momentum}")
+        if self.nesterov and (self.name not in ("sgd", "muon") or not self.momentum):
+            raise ValueError(
+                f"nesterov needs sgd or muon with a momentum above 0, got {self.name} with {self.momentum}"
+            )
+        if self.rescale and self.name != "muon":
+            raise ValueError(f"rescale is muon's, got {self.name}")
 
 
 @dataclass(frozen=True)
@@ -187,20 +220,23 @@ class Schedule:
 
     Args:
         name: name of the schedule: constant; drops (times factor after each epoch in drops); halving (times factor
-            after every so many epochs); cosine (down to final); one-cycle (up from 1/25 over the share warm_up of the
-            run, then down to final).
+            after every so many epochs); linear and cosine (down to final); one-cycle (up from 1/25 over the share
+            warm_up of the run, then down to final); trapezoid (constant, then linearly down to final over the share
+            cool_down of the run).
         drops: epochs after which the rate drops, such as [81, 122].
         every: epochs between two reductions of halving.
         factor: factor of the rate at each drop or reduction.
         warm_up: epochs of a linear rise from 0 before the schedule; for one-cycle the share of the run that rises.
-        final: share of the highest rate that cosine and one-cycle end at.
+        cool_down: share of the run in which trapezoid falls.
+        final: share of the highest rate that linear, cosine, one-cycle and trapezoid end at.
     """
 
-    name: Literal["constant", "drops", "halving", "cosine", "one-cycle"] = "constant"
+    name: Literal["constant", "drops", "halving", "linear", "cosine", "one-cycle", "trapezoid"] = "constant"
     drops: tuple[float, ...] = ()
     every: float = 20.0
     factor: float = 0.1
     warm_up: float = 0.0
+    cool_down: float = 0.4
     final: float = 0.0
 
     def __post_init__(self) -> None:
@@ -211,6 +247,7 @@ class Schedule:
         require_within("every", self.every, 1e-6, LARGE)
         require_within("factor", self.factor, 0, 1)
         require_within("warm_up", self.warm_up, 0, 1 if self.name == "one-cycle" else LARGE)
+        require_within("cool_down", self.cool_down, 0, 1)
         require_within("final", self.final, 0, 1)
 
 
@@ -224,11 +261,13 @@ class Train:
         batch_size: images per step, of all processes together.
         accumulate: number of parts that a batch is cut into to save memory; batch norm then sees one part at a time.
         seed: seed of the first weights, the order of images and their augmentation.
-        precision: precision of the computation, fp32, bf16 or fp16 (both by autocast; fp16 with a scaled loss).
+        precision: precision of the computation, fp32, bf16 or fp16 (both by autocast; fp16 with a scaled loss), or
+            auto: bf16 where the processor multiplies it faster, else fp32. A run keeps what it began with.
         compile: whether torch.compile is used.
         channels_last: whether images are kept as (B, H, W, C) in memory, which makes most convolutions faster.
         ema: share of the old value, such as 0.999, in a moving average of the weights, which is then evaluated and
             kept; 0 for no average.
+        norm_momentum: weight of a new batch in the running statistics of every batch norm; the model's own by default.
         sync_norm: whether batch norm is taken over the images of all processes, so that their number does not change
             the result.
         log_every: steps between two rows of metrics.jsonl.
@@ -239,10 +278,11 @@ class Train:
     batch_size: int = 128
     accumulate: int = 1
     seed: int = 0
-    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     compile: bool = False
     channels_last: bool = True
     ema: float = 0.0
+    norm_momentum: float | None = None
     sync_norm: bool = True
     log_every: int = 50
 
@@ -258,6 +298,8 @@ class Train:
             raise ValueError(f"accumulate must divide batch_size, {self.batch_size}, got {self.accumulate}")
         require_seed(self.seed)
         require_within("ema", self.ema, 0, 0.999999)
+        if self.norm_momentum is not None:
+            require_within("norm_momentum", self.norm_momentum, 0, 1)
 
 
 @dataclass(frozen=True)
@@ -267,14 +309,16 @@ class Evaluate:
     Args:
         every: epochs between two validations.
         batch_size: images at a time.
-        mirror: whether the activations of each image and of its mirror image are averaged.
+        views: views of each image whose activations are averaged: none (the image alone), flip (and its mirror image),
+            shift (and the image moved by a pixel to either side along the diagonal, each at a quarter of the weight),
+            or flip-shift (these three and their mirror images).
         settle: training batches from which batch norm's statistics are computed anew before an evaluation; 0 keeps the
             running ones, which at the paper's momentum of 0.99 need some 500 steps.
     """
 
     every: int = 1
     batch_size: int = 256
-    mirror: bool = False
+    views: Literal["none", "flip", "shift", "flip-shift"] = "none"
     settle: int = 20
 
     def __post_init__(self) -> None:
@@ -288,23 +332,30 @@ class Run:
 
     Args:
         device: device to compute on, cpu, cuda, mps, or auto for the first of cuda, mps and cpu that is available.
-        threads: number of CPU threads; 0 leaves it to PyTorch. A resume with the same number is exact to the bit.
+        threads: number of CPU threads, or auto (also 0): as many as there are cores that no other process uses, and in
+            a resume as many as before. A resume with the same number is exact to the bit.
         checkpoint_every: steps between two checkpoints; there is one after every validation too.
         keep: number of newest checkpoints that are kept, besides the best one.
         tensorboard: whether TensorBoard events are written too (needs the extra paircaps[tensorboard]).
     """
 
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    threads: int = 0
+    threads: int | Literal["auto"] = "auto"
     checkpoint_every: int = 500
     keep: int = 2
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
-        require_whole(threads=self.threads)
-        require_within("threads", self.threads, 0, 512)
+        if self.threads != "auto":
+            require_whole(threads=self.threads)
+            require_within("threads", self.threads, 0, 512)
         require_positive(checkpoint_every=self.checkpoint_every)
         require_within("keep", self.keep, 2, 1000)  # a second one in case the newest is damaged
+
+    @property
+    def chooses_threads(self) -> bool:
+        """Whether the number of threads is chosen by the machine's free cores."""
+        return self.threads in ("auto", 0)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def recipe_from_tree(tree: Mapping[str, Any]) -> Recipe:
     Raises:
         RecipeError: if a section or key is unknown or a value is not allowed; the message names it.
     """
-    parsed = _check_types(tree)
+    parsed = _check_types(_with_present_keys(tree))
     sections = {}
     for name, kind in SECTIONS.items():
         values = {part.name: parsed[f"{name}.{part.name}"] for part in fields(kind)}
@@ -50,6 +50,15 @@ def recipe_from_tree(tree: Mapping[str, Any]) -> Recipe:
         except (TypeError, ValueError) as error:
             raise RecipeError(_with_section(name, kind, str(error))) from None
     return Recipe(**sections)
+
+
+def _with_present_keys(tree: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A tree of an earlier version with the keys of this one: ``evaluate.mirror`` has become ``evaluate.views``."""
+    section = tree.get("evaluate")
+    if not isinstance(section, Mapping) or not isinstance(section.get("mirror"), bool):
+        return tree
+    views = {"views": "flip" if section["mirror"] else "none"}
+    return {**tree, "evaluate": views | {key: value for key, value in section.items() if key != "mirror"}}
 
 
 def _spell_null(options: dict[str, Any]) -> dict[str, Any]:
@@ -149,7 +158,8 @@ def _hint(key: str) -> Any:
 
 
 def _takes_text(key: str) -> bool:
-    return _hint(key) is str or get_origin(_hint(key)) is Literal
+    hint = _hint(key)
+    return hint is str or any(get_origin(kind) is Literal for kind in (hint, *get_args(hint)))
 
 
 def _kind_in_words(key: str) -> str:
@@ -209,8 +219,16 @@ def _toml_value(value: object) -> str:
 
 
 def differences(old: Recipe, new: Recipe) -> list[str]:
-    """One line for each key in which two recipes differ; section ``run``, which changes no result, is left out."""
-    return [f"{key}: {before} there, {after} here" for key, (before, after) in changed_values(old, new).items()]
+    """One line for each key in which two recipes differ; section ``run``, which changes no result, is left out.
+
+    A precision of ``auto`` is no difference: it stands for whatever the other one has.
+    """
+    either_auto = "auto" in (old.train.precision, new.train.precision)
+    return [
+        f"{key}: {before} there, {after} here"
+        for key, (before, after) in changed_values(old, new).items()
+        if not (key == "train.precision" and either_auto)
+    ]
 
 
 def changed_values(old: Recipe, new: Recipe) -> dict[str, tuple[str, str]]:

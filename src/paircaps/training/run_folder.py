@@ -84,6 +84,10 @@ class RunFolder:
         """True if a run began here: a recipe alone, refused before the first step, may be replaced by another."""
         return any(path.exists() for path in self.everything() if path != self.config)
 
+    def begun_recipe(self) -> Recipe | None:
+        """The recipe of the run that began here; None if none did."""
+        return self.read_recipe() if self.config.exists() and self.is_begun() else None
+
     def read_recipe(self) -> Recipe:
         """The recipe of the run in this folder.
 
@@ -152,8 +156,9 @@ def prepare(folder: RunFolder, recipe: Recipe, fresh: bool) -> None:
             were not written by a training, which are never removed.
     """
     remove_partial(folder)
-    if folder.config.exists() and folder.is_begun():
-        found = differences(folder.read_recipe(), recipe)
+    begun = folder.begun_recipe()
+    if begun is not None:
+        found = differences(begun, recipe)
         if found and not fresh:
             raise TrainingError(
                 f"{folder.path}: holds a run of another recipe. --fresh starts over, or take another --out. "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from paircaps.training.recipe import Data, Recipe, Schedule
 
@@ -79,7 +80,28 @@ def rate(schedule: Schedule, step: int, steps: int, steps_per_epoch: int) -> flo
         return schedule.factor ** math.floor(epoch / schedule.every)
     if schedule.name == "cosine":
         return _cosine(1, schedule.final, (step - warm_up) / max(1, steps - warm_up))
+    if schedule.name == "linear":
+        return _line(1, schedule.final, (step - warm_up) / max(1, steps - warm_up))
+    if schedule.name == "trapezoid":
+        fall = max(1, schedule.cool_down * steps)  # in steps
+        return _line(1, schedule.final, max(0, step - (steps - fall)) / fall)
     return 1.0
+
+
+def stretched(schedule: Schedule, factor: float) -> Schedule:
+    """A schedule stretched over a training of another length.
+
+    Args:
+        schedule: section ``schedule`` of a recipe; cosine, linear and one-cycle have no epochs in them.
+        factor: new length divided by the old one.
+    """
+    if schedule.name == "drops":
+        schedule = replace(schedule, drops=tuple(drop * factor for drop in schedule.drops))
+    if schedule.name == "halving":
+        schedule = replace(schedule, every=max(1e-6, schedule.every * factor))
+    if schedule.name != "one-cycle":
+        schedule = replace(schedule, warm_up=schedule.warm_up * factor)
+    return schedule
 
 
 def _one_cycle(schedule: Schedule, step: int, steps: int) -> float:
@@ -92,3 +114,8 @@ def _one_cycle(schedule: Schedule, step: int, steps: int) -> float:
 def _cosine(start: float, end: float, progress: float) -> float:
     """Value between start and end along half a cosine; progress is 0 at the start and 1 at the end."""
     return end + (start - end) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def _line(start: float, end: float, progress: float) -> float:
+    """Value between start and end along a line; progress is 0 at the start and 1 at the end."""
+    return start + (end - start) * progress

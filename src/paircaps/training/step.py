@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from paircaps.data import Batch
 from paircaps.losses import Objective
 from paircaps.training.distributed import Processes
+from paircaps.training.optimiser import set_rates
 from paircaps.training.recipe import Recipe
 from paircaps.training.state import State, Sums
 
@@ -65,13 +66,13 @@ class Stepper:
         self.module: nn.Module = processes.wrap(module, device)
         self.scaler = self._create_scaler()
 
-    def __call__(self, batch: Batch, images: int, lr: float, stop: int = 0) -> tuple[Sums, float, int]:
+    def __call__(self, batch: Batch, images: int, rate: float, stop: int = 0) -> tuple[Sums, float, int]:
         """Take a step.
 
         Args:
             batch: share of this process in the images of the step.
             images: number of images of the step in all processes.
-            lr: learning rate.
+            rate: learning rate of the schedule, as a share of the highest.
             stop: number of the signal that this process received; 0 for none.
 
         Returns:
@@ -86,7 +87,7 @@ class Stepper:
         loss, drawing, right = self.forward_backward(batch, images)
         loss, drawing, right, sent = self.processes.sum([loss, drawing, right, float(stop > 0)])
         gradient = self.gradient_norm()
-        if self._update(loss, gradient, images, lr) and self.state.average is not None:
+        if self._update(loss, gradient, images, rate) and self.state.average is not None:
             self.state.average.update_parameters(self.objective.network)
         signal = (stop or signal_number.SIGTERM) if sent else 0  # a signal to one process stops all of them
         return Sums(images, loss, drawing, round(right)), gradient, signal
@@ -138,15 +139,14 @@ class Stepper:
     def _gradients(self) -> list[Tensor]:
         return [p.grad for p in self.parameters if p.grad is not None]
 
-    def _update(self, loss: float, gradient: float, images: int, lr: float) -> bool:
+    def _update(self, loss: float, gradient: float, images: int, rate: float) -> bool:
         """Change the weights, or under fp16 lower the scale if gradients overflowed; True if the weights changed."""
         optimiser, finite = self.state.optimiser, math.isfinite(loss) and math.isfinite(gradient)
         if not finite and not (math.isfinite(loss) and self._overflowed()):
             raise NotFinite(loss / images, gradient)
         if finite:
             self._clip(gradient)
-            for group in optimiser.param_groups:
-                group["lr"] = lr
+            set_rates(optimiser, rate)
             self.scaler.step(optimiser)
         self._update_scale()
         return finite

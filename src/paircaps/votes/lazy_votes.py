@@ -70,7 +70,7 @@ class LazyVotes:
     @property
     def shape(self) -> torch.Size:
         """Shape of the dense votes, (..., I, J, K)."""
-        _, parents, _, columns = self.transform.weight.shape
+        _, parents, _, columns = self.transform.weights.shape
         return torch.Size((*self.u.shape[:-1], parents, self.transform.rows * columns))
 
     @property
@@ -169,13 +169,13 @@ class LazyVotes:
         Args:
             normalize: whether each vote is scaled to length one first (E4).
         """
-        u, weight, rows = self._flat(), self.transform.weight, self.transform.rows
+        u, weight, rows = self._flat(), self.transform.weights, self.transform.rows
         total, squares = vote_sums(SumArguments(u, weight, *self._affine(u), rows, normalize, self.tile))
         return self._unflat(total), self._unflat(squares)
 
     def total(self) -> Tensor:
         """Σû over the children, (..., J, K): one matrix product over children and their dimensions together."""
-        u, weight, rows = self._flat(), self.transform.weight, self.transform.rows
+        u, weight, rows = self._flat(), self.transform.weights, self.transform.rows
         return self._unflat(total_vote(u, weight, rows, *self._affine(u)))
 
     def by_image(self, agree: Agree, activation: Tensor | None) -> Capsules:
@@ -208,7 +208,7 @@ class LazyVotes:
 
     def _flat(self) -> Tensor:
         """Child capsules with one leading axis, (B, I, K_in)."""
-        weight = self.transform.weight
+        weight = self.transform.weights
         if self.u.dtype != weight.dtype and not autocast_enabled(self.u):
             raise TypeError(f"child capsules are {self.u.dtype} and the vote weights {weight.dtype}; convert one")
         return self.u.reshape(-1, *self.u.shape[-2:])
@@ -216,7 +216,7 @@ class LazyVotes:
     def _folded(self, u: Tensor) -> Tensor:
         """All weights with batch norm folded into them, (I·P, Q or Q + 1, J·R)."""
         scale, shift = self._affine(u)
-        rows, weight = self.transform.rows, self.transform.weight
+        rows, weight = self.transform.rows, self.transform.weights
         affine = None if scale is None or shift is None else ScaleAndShift(scale, shift, rows)
         return fold_weights(weight, affine, slice(weight.shape[0]), slice(weight.shape[1]), rows)
 
@@ -230,9 +230,9 @@ class LazyVotes:
             return None, None
         norm = cast(FoldingNorm, self.norm)
         per_vote = len(norm.shape) == 3
-        children, parents = self.transform.weight.shape[:2]
+        children, parents = self.transform.weights.shape[:2]
         count = u.shape[0] * (1 if per_vote else children * parents)
-        return norm.fold(lambda: vote_statistics(u, self.transform.weight, self.transform.rows, per_vote), count)
+        return norm.fold(lambda: vote_statistics(u, self.transform.weights, self.transform.rows, per_vote), count)
 
 
 def _belongs_to(thing: object, method: str, shortcut: str) -> bool:

@@ -17,8 +17,16 @@ class LinearVotes(nn.Module):
     rows: int
     """P, the rows of a child and of a vote."""
 
+    positions: int
+    """Number of positions that share their matrices; 1 if every child has matrices of its own."""
+
     weight: nn.Parameter
-    """(I, J, Q, R): a child has P·Q values, a vote P·R."""
+    """(I / positions, J, Q, R): a child has P·Q values, a vote P·R."""
+
+    @property
+    def weights(self) -> Tensor:
+        """Matrices of all children, (I, J, Q, R); children are ordered position by position."""
+        return self.weight if self.positions == 1 else self.weight.repeat(self.positions, 1, 1, 1)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LinearVotes:
         super()._apply(fn, recurse)
@@ -28,7 +36,8 @@ class LinearVotes(nn.Module):
 
     def extra_repr(self) -> str:
         """Shape of the weight, for print(model)."""
-        return f"weight={tuple(self.weight.shape)}"
+        shared = "" if self.positions == 1 else f", shared by {self.positions} positions"
+        return f"weight={tuple(self.weight.shape)}{shared}"
 
 
 class MatrixVotes(LinearVotes):
@@ -39,9 +48,10 @@ class MatrixVotes(LinearVotes):
         out_capsules: J, the number of parents.
         in_dim: K_in of a child; must equal ``pose_dim``.
         pose_dim: K of a parent, a square number.
+        positions: number of positions that share their matrices, which divides ``in_capsules``.
     """
 
-    def __init__(self, in_capsules: int, out_capsules: int, in_dim: int, pose_dim: int) -> None:
+    def __init__(self, in_capsules: int, out_capsules: int, in_dim: int, pose_dim: int, positions: int = 1) -> None:
         super().__init__()
         side = square_side(pose_dim)
         if in_dim != pose_dim:
@@ -49,13 +59,13 @@ class MatrixVotes(LinearVotes):
                 f"matrix votes keep the pose dimension, got in_dim={in_dim} and pose_dim={pose_dim}; "
                 'transform="vector" takes any pair'
             )
-        self.rows = side
+        self.rows, self.positions = side, positions
         fan = in_capsules * out_capsules * side
-        self.weight = nn.Parameter(_glorot_normal((in_capsules, out_capsules, side, side), fan, fan))
+        self.weight = nn.Parameter(_glorot_normal((in_capsules // positions, out_capsules, side, side), fan, fan))
 
     def forward(self, u: Tensor) -> Tensor:
         """(..., I, K) to (..., I, J, K)."""
-        return matrix_votes(u, self.weight)
+        return matrix_votes(u, self.weights)
 
 
 class VectorVotes(LinearVotes):
@@ -66,26 +76,30 @@ class VectorVotes(LinearVotes):
         out_capsules: J, the number of parents.
         in_dim: K_in of a child.
         pose_dim: K of a parent.
+        positions: number of positions that share their matrices, which divides ``in_capsules``.
     """
 
-    def __init__(self, in_capsules: int, out_capsules: int, in_dim: int, pose_dim: int) -> None:
+    def __init__(self, in_capsules: int, out_capsules: int, in_dim: int, pose_dim: int, positions: int = 1) -> None:
         super().__init__()
-        self.rows = 1
+        self.rows, self.positions = 1, positions
         fan_in, fan_out = in_capsules * in_dim, in_capsules * out_capsules * pose_dim
-        self.weight = nn.Parameter(_glorot_normal((in_capsules, out_capsules, in_dim, pose_dim), fan_in, fan_out))
+        shape = (in_capsules // positions, out_capsules, in_dim, pose_dim)
+        self.weight = nn.Parameter(_glorot_normal(shape, fan_in, fan_out))
 
     def forward(self, u: Tensor) -> Tensor:
         """(..., I, K_in) to (..., I, J, K)."""
-        return vector_votes(u, self.weight)
+        return vector_votes(u, self.weights)
 
 
-TRANSFORMS: dict[str, Callable[[int, int, int, int], nn.Module]] = {
+TRANSFORMS: dict[str, Callable[[int, int, int, int, int], nn.Module]] = {
     "matrix": MatrixVotes,
     "vector": VectorVotes,
 }
 
 
-def create_transform(transform: str, in_capsules: int, out_capsules: int, in_dim: int, pose_dim: int) -> nn.Module:
+def create_transform(
+    transform: str, in_capsules: int, out_capsules: int, in_dim: int, pose_dim: int, positions: int = 1
+) -> nn.Module:
     """Build a transform.
 
     Args:
@@ -94,10 +108,14 @@ def create_transform(transform: str, in_capsules: int, out_capsules: int, in_dim
         out_capsules: J, the number of parents.
         in_dim: K_in of a child.
         pose_dim: K of a parent.
+        positions: number of positions that share their matrices; 1 if every child has matrices of its own.
     """
     require_choice("transform", transform, TRANSFORMS)
     require_positive(in_capsules=in_capsules, out_capsules=out_capsules, pose_dim=pose_dim, in_dim=in_dim)
-    return TRANSFORMS[transform](in_capsules, out_capsules, in_dim, pose_dim)
+    require_positive(positions=positions)
+    if in_capsules % positions:
+        raise ValueError(f"{in_capsules} children do not lie at {positions} positions, as many at each")
+    return TRANSFORMS[transform](in_capsules, out_capsules, in_dim, pose_dim, positions)
 
 
 def _glorot_normal(shape: tuple[int, int, int, int], fan_in: int, fan_out: int) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paircaps.cli.arguments import add_data, add_data_folder, add_dataset_option, path, whole_number
-from paircaps.cli.names import FITS
+from paircaps.cli.names import FITS, TEST_VIEWS
 from paircaps.cli.parser import CommandParser
 
 
@@ -16,7 +16,12 @@ def declare_evaluate(parser: CommandParser) -> None:
     parser.add_argument("--limit", type=whole_number(1), help="most images to evaluate, taken at random")
     parser.add_argument("--batch-size", type=whole_number(1), default=256, help="images at a time (%(default)s)")
     parser.add_argument(
-        "--mirror", action="store_true", help="average the activations of each image and of its mirror image"
+        "--views",
+        choices=TEST_VIEWS,
+        help="views of each image whose activations are averaged (default: as at the end of the training)",
+    )
+    parser.add_argument(
+        "--mirror", dest="views", action="store_const", const="flip", help="short for --views flip: with mirror images"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_dataset_option(parser)

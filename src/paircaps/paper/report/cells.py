@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from paircaps.paper.experiments import PaperNumber
 from paircaps.paper.plan import Choice, candidate_data, paper_recipe, run_recipe
@@ -17,6 +18,13 @@ _LENGTH_KEYS = ("train.epochs", "train.steps")
 
 _FULL_LENGTH = 0.995
 """Share of the paper's length from which a training counts as full length."""
+
+_VIEWS_IN_WORDS = {
+    "flip": "with mirror images",
+    "shift": "with images moved by a pixel",
+    "flip-shift": "with mirror images and images moved by a pixel",
+}
+"""How results with each value of ``evaluate.views`` say so."""
 
 
 def paper_cell(number: PaperNumber | None, is_ours: bool, decimals: int = 2) -> TableCell:
@@ -71,11 +79,11 @@ def budget_notes(cell: Cell) -> list[str]:
         notes.append(f"{recipe.schedule.name}, rate {recipe.optimiser.lr:g}")
     if recipe.loss.name not in (paper.loss.name, "auto"):
         notes.append(f"{recipe.loss.name} loss")
-    if recipe.evaluate.mirror:
+    if recipe.evaluate.views != "none":
         rows = [record.rows_of("test")[-1] for record in cell.records]
         plain = [100 * row["plain_accuracy"] for row in rows if row.get("plain_accuracy") is not None]
         without = f"; {percent(summarise(plain))} without" if len(plain) == len(rows) else ""
-        notes.append(f"with mirror images at test{without}")
+        notes.append(f"{_VIEWS_IN_WORDS[recipe.evaluate.views]} at test{without}")
     return [*notes, *_other_settings(cell)]
 
 
@@ -99,6 +107,7 @@ def _other_settings(cell: Cell) -> list[str]:
     for short in (False, True):
         choice = Choice(budget, limit=recipe.data.limit, short=short)
         expected = run_recipe(cell.experiment, study_data, cell.variant, recipe.train.seed, choice)
+        expected = replace(expected, train=replace(expected.train, precision="fp32"))  # as in the paper
         changes = changed_values(expected, recipe)
         found.append({key: value for key, (_, value) in changes.items() if not key.startswith(_LENGTH_KEYS)})
     return [f"{key} = {value}" for key, value in min(found, key=len).items()]
