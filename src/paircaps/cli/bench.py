@@ -89,5 +89,21 @@ def run_tiles(options: argparse.Namespace) -> int:
     return show_result(tiles.bench_tiles(options.repeats, _say), tiles.as_markdown, options)
 
 
+def run_busy(options: argparse.Namespace) -> int:
+    """Time a short training on a quiet and on a busy machine."""
+    from paircaps.bench import busy
+
+    require_places(options.out)
+    return show_result(busy.bench_busy(options.repeats, _say), busy.as_markdown, options)
+
+
+def run_runs(options: argparse.Namespace) -> int:
+    """Show accuracy and time of finished trainings."""
+    from paircaps.bench import runs
+
+    require_places(options.out, picture=True)
+    return show_result(runs.bench_runs(options.folders), runs.as_markdown, options, runs.draw_runs)
+
+
 def _say(what: str) -> None:
     print(f"measuring {what} ...", file=sys.stderr, flush=True)

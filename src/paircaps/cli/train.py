@@ -111,6 +111,7 @@ def _result_line(result: TrainingResult) -> str:
     chosen = trained["validation_accuracy"]
     validation = "" if chosen is None else f"validation {100 * chosen:.2f} %, "
     test = f"test {100 * trained['test_accuracy']:.2f} % of {trained['test_images']:,} images of {trained['tested_on']}"
+    test += f" ({trained['note']})" if trained.get("note") else ""
     return (
         f"{result.folder}: {state} after {counted(trained['steps'], 'step')}; {validation}{test} "
         f"(weights of step {trained['weights_of_step']:,})"

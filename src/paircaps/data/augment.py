@@ -81,20 +81,17 @@ class Compose(Augmentation):
     def noise(self, seed: int, epoch: int, index: Tensor) -> Tensor:
         """Random numbers of all steps, side by side; a step that has a rule of its own for them follows it."""
         noise = super().noise(seed, epoch, index)
-        for step, own in self._with_columns(noise):
+        steps = tuple(self._flat())  # numbers of inner compositions lie side by side too
+        for step, own in zip(steps, noise.split([step.draws for step in steps], 1), strict=True):
             if type(step).noise is not Augmentation.noise:
                 own.copy_(step.noise(seed, epoch, index))
         return noise
 
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
         """Apply each step with its own columns of the noise."""
-        for step, own in self._with_columns(noise):
+        for step, own in zip(self.steps, noise.split([step.draws for step in self.steps], 1), strict=True):
             images = step.apply(images, own)
         return images
-
-    def _with_columns(self, noise: Tensor) -> Iterator[tuple[Augmentation, Tensor]]:
-        """Each step with its own columns of the noise, which are views of it."""
-        return zip(self.steps, noise.split([step.draws for step in self.steps], 1), strict=True)
 
 
 @dataclass(frozen=True)

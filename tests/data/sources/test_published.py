@@ -71,6 +71,30 @@ def test_cifar10_whole(real, split):
     assert dataset.images[0, :, 0, 0].tolist() == {"train": [59, 62, 63], "test": [158, 112, 49]}[split]
 
 
+SVHN_COUNTS = {
+    "train": [4948, 13861, 10585, 8497, 7458, 6882, 5727, 5595, 5045, 4659],
+    "test": [1744, 5099, 4149, 2882, 2523, 2384, 1977, 2019, 1660, 1595],
+}
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_svhn_whole(real, split):
+    dataset = real("svhn", split, verify=False)  # also where its crops were made anew from the full numbers
+    assert dataset.images.shape == (require_metadata("svhn").counts[split], 3, 32, 32)
+    assert dataset.class_counts().tolist() == SVHN_COUNTS[split]
+    assert dataset.labels[:5].tolist() == {"train": [1, 9, 2, 3, 2], "test": [5, 2, 1, 0, 6]}[split]
+    assert dataset.info.note.endswith("files not compared with the published ones")
+
+
+def test_a_house_number_file_says_what_it_is(tmp_path):
+    # digits cropped anew from the full numbers come in the official layout; every result with them has to say so
+    content = svhn_bytes(np.zeros((2, 3, 32, 32), np.uint8), np.array([1, 2]))
+    text = b"MATLAB 5.0 MAT-file, SVHN re-cropped".ljust(116)
+    write(tmp_path / "svhn" / "test_32x32.mat", text + content[116:])
+    dataset = load_dataset("svhn", "test", tmp_path, download=False, verify=False)
+    assert dataset.info.note == "SVHN re-cropped; files not compared with the published ones"
+
+
 def test_the_official_cifar_tar_is_read_too(real, tmp_path, monkeypatch):
     """The tar, packed anew from the real batches, gives the very same images."""
     loose = real("cifar10", "test")

@@ -24,7 +24,7 @@ import numpy as np
 from paircaps.data.errors import DataError
 from paircaps.data.files.stream import ByteStream, guarded, open_stream
 
-_HEADER, _ENDIAN_AT, _ALIGN = 128, 126, 8
+_HEADER, _TEXT, _ENDIAN_AT, _ALIGN = 128, 116, 126, 8
 _MATRIX, _COMPRESSED = 14, 15
 _VALUES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 _ARRAYS = range(6, 16)  # double, single, and whole numbers of 8 to 64 bits
@@ -92,6 +92,14 @@ def _open_member(stack: ExitStack, path: Path) -> ByteStream:
         # damage shows in all these ways; an encrypted member is a RuntimeError
         raise DataError(f"{path}: not a readable zip: {error}") from None
     return ByteStream(f"{path}: {members[0].filename}", guarded(path, content.read), members[0].file_size)
+
+
+def describe_mat(path: Path) -> str:
+    """What the header of a .mat file says of its content; empty where it has only what MATLAB itself writes there."""
+    with open_stream(path) as stream:
+        header = bytes(stream.take(_HEADER, "the header"))[:_TEXT].decode("ascii", "replace")
+    kind, _, text = header.strip(" \0").partition(",")
+    return "" if "MAT-file" not in kind or "Platform:" in text or not text.isprintable() else text.strip()
 
 
 def require_labels(stream: ByteStream, labels: np.ndarray, least: int, most: int) -> None:

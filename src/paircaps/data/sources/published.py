@@ -33,7 +33,14 @@ def find_files(metadata: Metadata, split: str, root: Root, download: bool, verif
     return locate(metadata, split, root, download)
 
 
-def published_info(metadata: Metadata, split: str, verified: bool) -> Info:
-    """Name, split and classes of a dataset; its note says if the files were not compared with the published ones."""
+def published_info(metadata: Metadata, split: str, verified: bool, description: str = "") -> Info:
+    """Name, split and classes of a dataset; its note says if the files were not compared with the published ones.
+
+    Args:
+        metadata: metadata of the dataset.
+        split: one of its splits.
+        verified: whether the files are the published ones.
+        description: what files that are not verified say of themselves.
+    """
     note = "" if verified else "files not compared with the published ones"
-    return Info(metadata.name, split, metadata.classes, note)
+    return Info(metadata.name, split, metadata.classes, f"{description}; {note}" if description and note else note)

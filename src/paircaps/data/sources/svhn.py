@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -9,7 +11,7 @@ from torch import Tensor
 from paircaps._utils.checks import require_bool
 from paircaps.data.dataset import StoredDataset
 from paircaps.data.files.locate import Root
-from paircaps.data.files.matlab import read_mat, require_labels
+from paircaps.data.files.matlab import describe_mat, read_mat, require_labels
 from paircaps.data.files.stream import open_stream
 from paircaps.data.metadata import DIGITS, DataFile, Metadata
 from paircaps.data.registry import register_dataset
@@ -55,15 +57,17 @@ def load_svhn(
     require_bool(extra=extra)
     if extra and split != "train":
         raise ValueError(f"extra digits are added to the train split, not to {split!r}")
-    parts = [_read_split(part, root, download, verify) for part in ([split, "extra"] if extra else [split])]
+    files = {
+        part: published_files(SVHN, part, root, download, verify)[0]
+        for part in ([split, "extra"] if extra else [split])
+    }
+    parts = [_read_file(path, SVHN.counts[part], verify) for part, path in files.items()]
     images, labels = (torch.cat(tensors) if extra else tensors[0] for tensors in zip(*parts, strict=True))
-    return StoredDataset(published_info(SVHN, split, verify), images, labels)
+    return StoredDataset(published_info(SVHN, split, verify, describe_mat(files[split])), images, labels)
 
 
-def _read_split(split: str, root: Root, download: bool, verify: bool) -> tuple[Tensor, Tensor]:
-    """Images (N, 3, 32, 32) and labels (N,) of one file."""
-    (path,) = published_files(SVHN, split, root, download, verify)
-    count = SVHN.counts[split]
+def _read_file(path: Path, count: int, verify: bool) -> tuple[Tensor, Tensor]:
+    """Images (N, 3, 32, 32) and labels (N,) of one file, which has ``count`` images if it is the published one."""
     most = (count * 3 * 32 * 32, count * 8) if verify else (_UNVERIFIED_MOST, _UNVERIFIED_MOST)
     with open_stream(path) as stream:
         arrays = read_mat(stream, {"X": most[0], "y": most[1]})
