@@ -26,12 +26,13 @@ def names(*words, **options):
         (["data", "get", "mnist", "fash"], ["fashion-mnist"]),
         (["data", "show", "--data-dir", "x", "sv"], ["svhn"]),
         (["bench", "la"], ["layer"]),
-        (["train", "table2-f"], ["table2-fashion-mnist"]),
+        (["train", "table2-small-f"], ["table2-small-fashion-mnist"]),
         (["train", "glyphs", "--train.ep"], ["--train.epochs"]),
         (["train", "glyphs", "--model.routing", "d"], ["dynamic"]),
         (["train", "glyphs", "--model.routing=d"], ["--model.routing=dynamic"]),
         (["train", "--out", "x", "glyphs", "--run.device", "c"], ["cpu", "cuda"]),
         (["train", "glyphs", "--data.name", "smalln"], ["smallnorb"]),
+        (["evaluate", "run", "--views", "flip"], ["flip", "flip-shift"]),
         (["evaluate", "run", "--data", "affine-"], ["affine-glyphs", "affine-mnist"]),
         (["predict", "run", "--fit", ""], ["crop", "pad", "stretch"]),
         (["explain", "run", "--only", "t"], ["tree"]),
@@ -65,7 +66,7 @@ def test_bash_passes_an_equals_sign_as_a_word():
 def test_keys_of_a_recipe_are_those_of_the_training():
     keys = recipe_keys()
     assert tuple(keys) == KEYS
-    assert keys["train.precision"] == ("fp32", "bf16", "fp16")
+    assert keys["train.precision"] == ("auto", "fp32", "bf16", "fp16")
     assert keys["run.tensorboard"] == ("true", "false")
     assert keys["train.epochs"] == ()
 

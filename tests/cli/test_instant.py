@@ -15,7 +15,19 @@ from paircaps.training.recipes import list_recipes
 
 GROUPS = {
     "data": ("list", "get", "show", "check"),
-    "bench": ("data", "train", "table1", "layer", "scaling", "depth", "channels-last", "tiles", "busy", "runs", "serve"),
+    "bench": (
+        "data",
+        "train",
+        "table1",
+        "layer",
+        "scaling",
+        "depth",
+        "channels-last",
+        "tiles",
+        "busy",
+        "runs",
+        "serve",
+    ),
 }
 LIGHT = [
     (["--help"], 0, "usage: paircaps"),

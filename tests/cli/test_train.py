@@ -1,6 +1,7 @@
 """train, evaluate, predict, replay and demo, as a person types them."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from training.small import WORDS, command
 import paircaps
 from paircaps.cli import main
 from paircaps.data import load_dataset
+from paircaps.losses import Loss, Objective
+from paircaps.training import evaluate
 from paircaps.training.signals import Stopped
 
 
@@ -87,7 +90,7 @@ def test_print_config_trains_nothing_and_is_a_recipe(run, tmp_path):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ([], "RECIPE is missing: one of demo, fig4-cifar10"),
+        ([], "RECIPE is missing: one of demo, fast-"),
         (["glyphs"], "--out DIR is missing"),
         (["glyps", "--out", "x"], "did you mean 'glyphs'?"),
         (["glyphs", "--train.epocs", "3"], "unknown key 'train.epocs'; did you mean 'train.epochs'?"),
@@ -99,6 +102,9 @@ def test_print_config_trains_nothing_and_is_a_recipe(run, tmp_path):
         (["glyphs", "--train.epochs"], "--train.epochs"),
         (["glyphs", "--run.device", "tpu"], "run.device must be one of auto, cpu, cuda, mps, got 'tpu'"),
         (["glyphs", "--quick"], "--quick"),
+        (["glyphs", "--out", "x", "--hours", "0"], "--hours must be a number above 0, at most 10,000, got 0"),
+        (["glyphs", "--out", "x", "--hours", "nan"], "--hours must be a number above 0, at most 10,000, got nan"),
+        (["glyphs", "--out", "x", "--hours", "two"], "hours"),
         (["glyphs", "more", "--out", "x"], "more"),
         (["glyphs", "--data.name", "cats", "--out", "x"], "cats"),
     ],
@@ -174,6 +180,36 @@ def test_evaluate_in_words(trained, run):
     assert code == 0
     for word in ("accuracy  ", "loss  ", "calibration error", "drawing error", "class by class", "taken for"):
         assert word in out
+
+
+@pytest.mark.parametrize(
+    ("words", "views"),
+    [((), "none"), (("--views", "shift"), "shift"), (("--views", "flip"), "flip"), (("--mirror",), "flip")],
+)
+def test_evaluate_averages_the_views_that_are_asked_for(trained, run, words, views):
+    code, out, _ = run("evaluate", trained, "--limit", 30, "--json", *words)
+    seen = json.loads(out)
+    assert (code, seen["views"]) == (0, views)
+    assert (seen["plain_accuracy"] is None) == (views == "none")
+    objective = Objective(paircaps.load(trained), Loss(decoder="dense"))
+    expected = evaluate(objective, load_dataset("glyphs", "test").limit(30), views=views)
+    assert seen["loss"] == pytest.approx(expected.loss, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("written", "views"), [({"views": "shift"}, "shift"), ({"mirror": True}, "flip"), ({"mirror": False}, "none")]
+)
+def test_evaluate_takes_the_views_of_the_training(trained, run, tmp_path, written, views):
+    """Earlier versions wrote mirror for flip."""
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    facts = json.loads((folder / "model.json").read_text())
+    facts["trained"] = {key: value for key, value in facts["trained"].items() if key != "views"} | written
+    (folder / "model.json").write_text(json.dumps(facts))
+    code, out, _ = run("evaluate", folder, "--limit", 20, "--json")
+    assert (code, json.loads(out)["views"]) == (0, views)
+    code, out, _ = run("evaluate", folder, "--limit", 20, "--json", "--views", "none")
+    assert (code, json.loads(out)["views"]) == (0, "none")
 
 
 def test_evaluate_on_other_data(trained, run):

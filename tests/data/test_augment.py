@@ -1,15 +1,20 @@
 """Every augmentation against what it should do to one image, and the paper's recipes written out."""
 
+from itertools import pairwise
+
 import pytest
 import torch
+import torch.nn.functional as F
 
 from paircaps._utils.images import as_float
 from paircaps.data import (
     AffineWarp,
+    AlternatingFlip,
     Brightness,
     CentreCrop,
     Compose,
     Contrast,
+    Cutout,
     Flip,
     Loader,
     RandomCrop,
@@ -17,12 +22,16 @@ from paircaps.data import (
     Translate,
 )
 from paircaps.data.dataset import Info, StoredDataset
+from paircaps.data.randomness import uniform
 
 STEPS = {
     "crop": RandomCrop(2),
     "smaller crop": RandomCrop(0, 5),
+    "reflected crop": RandomCrop(3, border="reflect"),
     "centre": CentreCrop(4),
     "flip": Flip(),
+    "alternating flip": AlternatingFlip(),
+    "cutout": Cutout(3),
     "brightness": Brightness(0.3),
     "contrast": Contrast(0.5, 1.5),
     "standardise": Standardise(),
@@ -99,6 +108,25 @@ def test_every_corner_of_a_crop_is_reached():
     assert places.tolist() == [8, 6, 2, 0]
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("padding", [1, 3, 6])
+def test_a_reflected_border_is_that_of_torch(padding, dtype):
+    batch = images(30, 2, 9, dtype)[:, :, :7]
+    noise = torch.rand(30, 2, dtype=torch.float64)
+    cut = RandomCrop(padding, border="reflect").apply(batch, noise)
+    padded = F.pad(batch.double(), (padding,) * 4, mode="reflect").to(dtype)
+    assert cut.dtype == dtype
+    assert cut.shape == batch.shape
+    for row in range(30):
+        top, left = (int(value) for value in (noise[row] * (2 * padding + 1)).floor())
+        assert torch.equal(cut[row], padded[row, :, top : top + 7, left : left + 9])
+
+
+def test_a_reflected_border_of_nothing_is_the_image():
+    batch = images()
+    assert torch.equal(RandomCrop(0, border="reflect")(batch, generator()), batch)
+
+
 def test_flip_mirrors_left_and_right_of_half_of_the_images():
     batch = images(400)
     flipped = Flip().apply(batch, torch.rand(400, 1, dtype=torch.float64))
@@ -108,6 +136,100 @@ def test_flip_mirrors_left_and_right_of_half_of_the_images():
     assert 150 < mirrored.sum() < 250
     assert torch.equal(Flip(1.0)(batch, generator()), batch.flip(-1))
     assert torch.equal(Flip(0.0)(batch, generator()), batch)
+
+
+def stored(count=41, side=4):
+    """Images whose first pixel is their number, and whose others are black."""
+    pixels = torch.zeros(count, 1, side, side, dtype=torch.uint8)
+    pixels[:, 0, 0, 0] = torch.arange(count) + 1
+    return StoredDataset(Info("d", "train", tuple("01")), pixels, torch.arange(count) % 2)
+
+
+def mirrored_of(batches, side=4):
+    """Whether each image is mirrored, by its number."""
+    found = {}
+    for batch in batches:
+        for image in (255 * batch.images).round().int()[:, 0, 0]:
+            assert bool(image[0]) != bool(image[side - 1])
+            found[int(image.max()) - 1] = bool(image[side - 1])
+    return found
+
+
+@pytest.mark.parametrize("augment", [AlternatingFlip(), Compose(Brightness(0.0), AlternatingFlip())], ids=repr)
+def test_an_alternating_flip_mirrors_every_image_once_in_two_epochs(augment):
+    loader = Loader(stored(200), 16, augment, seed=3)
+    epochs = [mirrored_of(loader.epoch(epoch)) for epoch in range(4)]
+    assert [len(epoch) for epoch in epochs] == [200] * 4
+    for first, second in pairwise(epochs):
+        assert all(first[number] != second[number] for number in range(200))
+    assert 70 < sum(epochs[0].values()) < 130
+    other = mirrored_of(Loader(stored(200), 16, augment, seed=4).epoch(0))
+    assert other not in epochs
+
+
+def test_alternating_flips_are_the_same_for_two_processes_and_after_a_resume():
+    whole = Loader(stored(), 8, AlternatingFlip(), seed=1)
+    shares = [Loader(stored(), 8, AlternatingFlip(), seed=1, rank=rank, world_size=2) for rank in range(2)]
+    for epoch in (0, 5):
+        expected = mirrored_of(whole.epoch(epoch))
+        assert mirrored_of(batch for share in shares for batch in share.epoch(epoch)) == expected
+        rest = mirrored_of(whole.epoch(epoch, start=3))
+        assert len(rest) == 41 - 24
+        assert rest.items() <= expected.items()
+
+
+def test_an_alternating_flip_with_a_generator_is_a_flip():
+    batch = images(20)
+    assert torch.equal(AlternatingFlip()(batch, generator()), Flip()(batch, generator()))
+
+
+INDEX = torch.tensor([4, 0, 17])
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 6])
+def test_only_the_alternating_flip_has_numbers_of_its_own(epoch):
+    plain = Compose(RandomCrop(2), Flip(), Brightness(), Contrast())
+    alternating = Compose(RandomCrop(2), AlternatingFlip(), Brightness(), Contrast())
+    before, after = (steps.noise(7, epoch, INDEX) for steps in (plain, alternating))
+    assert torch.equal(before, uniform(7, epoch, INDEX, 5, "augment"))
+    others = [0, 1, 3, 4]
+    assert torch.equal(after[:, others], before[:, others])
+    assert torch.equal(after[:, 2:3], AlternatingFlip().noise(7, epoch, INDEX))
+    assert not torch.equal(after, before)
+
+
+@pytest.mark.parametrize("flip", [Flip(), AlternatingFlip()], ids=["flip", "alternating"])
+def test_steps_within_steps_have_the_numbers_that_they_have_side_by_side(flip):
+    flat = Compose(RandomCrop(2), flip, Brightness())
+    nested = Compose(RandomCrop(2), Compose(flip, Compose(Brightness())))
+    assert torch.equal(nested.noise(7, 1, INDEX), flat.noise(7, 1, INDEX))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 20])
+def test_cutout_paints_a_square_in_the_mean_colour(size, dtype):
+    batch, noise = images(40, 3, 9, dtype)[:, :, :6], torch.rand(40, 2, dtype=torch.float64)
+    found = Cutout(size).apply(batch, noise)
+    assert found.dtype == dtype
+    for row in range(40):
+        middle = [int(noise[row, 0] * 6), int(noise[row, 1] * 9)]
+        for channel in range(3):
+            mean = batch[row, channel].double().mean()
+            colour = mean.round() if dtype == torch.uint8 else mean
+            expected = batch[row, channel].double()
+            for y in range(6):
+                for x in range(9):
+                    inside = all(-(size // 2) <= p - m < size - size // 2 for p, m in zip((y, x), middle, strict=True))
+                    expected[y, x] = colour if inside else expected[y, x]
+            torch.testing.assert_close(found[row, channel].double(), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_the_middle_of_a_cutout_reaches_every_corner():
+    corners = torch.tensor([[0.0, 0.0], [0.0, 0.999], [0.999, 0.0], [0.999, 0.999]], dtype=torch.float64)
+    batch = torch.zeros(4, 1, 3, 3)
+    batch[:] = torch.arange(9).view(3, 3)
+    changed = Cutout(1).apply(batch, corners) != batch
+    assert [found.nonzero().flatten().tolist() for found in changed.flatten(1)] == [[0], [2], [6], [8]]
 
 
 def test_brightness_and_contrast():
@@ -192,6 +314,13 @@ def test_every_recipe_of_the_paper_can_be_written(recipe):
     [
         (lambda: RandomCrop(-1), ValueError, "padding must be at least 0, got -1"),
         (lambda: RandomCrop(1.5), TypeError, "padding must be a whole number"),
+        (lambda: RandomCrop(1, border="white"), ValueError, "border must be one of 'black', 'reflect', got 'white'"),
+        (
+            lambda: RandomCrop(8, border="reflect")(images(), generator()),
+            ValueError,
+            "images of 8×8 cannot be reflected over 8 pixels",
+        ),
+        (lambda: Cutout(-1), ValueError, "size must be at least 0, got -1"),
         (lambda: Flip(1.5), ValueError, "probability must be from 0 to 1, got 1.5"),
         (lambda: Flip("half"), TypeError, "probability must be a number, got 'half'"),
         (lambda: Contrast(2, 1), ValueError, "least must be from 0 to 1, got 2"),

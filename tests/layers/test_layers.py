@@ -89,6 +89,39 @@ def test_primary_capsules_are_squashed_patches():
     torch.testing.assert_close(u[:, (2 * 3 + 1) * 2 + 1], expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("norm", ["pose", "channel", "capsule"])
+def test_primary_norms_differ_in_what_shares_a_statistic(norm):
+    primary = PrimaryCapsules(3, (8, 6), groups=2, pose_dim=4, norm=norm)
+    assert isinstance(primary.norm, CapsuleNorm)
+    assert primary.norm.num_features == {"pose": 4, "channel": 2 * 4, "capsule": 4 * 3 * 2 * 4}[norm]
+    for value in (primary.norm.weight, primary.norm.bias):
+        nn.init.normal_(value)
+    features = torch.randn(5, 3, 8, 6)
+    x = primary.conv(features).unflatten(1, (2, 4))  # (B, groups, pose, height, width)
+    over = {"pose": (0, 1, 3, 4), "channel": (0, 3, 4), "capsule": (0,)}[norm]
+    x = (x - x.mean(over, keepdim=True)) / (x.var(over, correction=0, keepdim=True) + 1e-3).sqrt()
+    shape = {"pose": (1, 1, 4), "channel": (1, 2, 4), "capsule": (12, 2, 4)}[norm]
+    scale, shift = (value.view(shape) for value in (primary.norm.weight, primary.norm.bias))
+    x = x.permute(0, 3, 4, 1, 2).flatten(1, 2) * scale + shift  # (B, positions, groups, pose)
+    torch.testing.assert_close(primary(features).s, functional.squash(x.flatten(1, 2)), rtol=1e-4, atol=1e-5)
+
+
+def test_primary_norm_of_channels_is_batch_norm_of_the_convolution():
+    primary = PrimaryCapsules(3, (8, 6), groups=2, pose_dim=4, norm="channel")
+    plain = nn.BatchNorm2d(8, eps=1e-3, momentum=0.01)
+    for value in (primary.norm.weight, primary.norm.bias):
+        nn.init.normal_(value)
+    plain.load_state_dict(primary.norm.state_dict())
+    for _ in range(3):
+        features = 1 + torch.randn(5, 3, 8, 6)
+        x = plain(primary.conv(features)).unflatten(1, (2, 4)).permute(0, 3, 4, 1, 2).flatten(1, 3)
+        torch.testing.assert_close(primary(features).s, functional.squash(x), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(primary.norm.state_dict(), plain.state_dict())
+    primary.eval(), plain.eval()
+    x = plain(primary.conv(features)).unflatten(1, (2, 4)).permute(0, 3, 4, 1, 2).flatten(1, 3)
+    torch.testing.assert_close(primary(features).s, functional.squash(x), rtol=1e-4, atol=1e-5)
+
+
 def test_primary_activation_is_the_squash_factor():
     primary = PrimaryCapsules(3, (8, 8), norm=None)
     features = torch.randn(5, 3, 8, 8)
@@ -115,7 +148,7 @@ def test_primary_activation_is_the_squash_factor():
         (lambda: CapsuleLayer(6, 3, routing="em")(torch.randn(2, 6, 16), torch.ones(2, 5)), r"\(2, 6\).*\(2, 5\)"),
         (lambda: PrimaryCapsules(3, (8, 8))(torch.randn(2, 3, 9, 8)), r"3, 8, 8\).*\(2, 3, 9, 8\)"),
         (lambda: PrimaryCapsules(3, (8, 8), padding=0, kernel_size=9), "8×8 are too small"),
-        (lambda: PrimaryCapsules(3, (8, 8), norm="vote"), "'pose', 'capsule', None, got 'vote'"),
+        (lambda: PrimaryCapsules(3, (8, 8), norm="vote"), "'pose', 'channel', 'capsule', None, got 'vote'"),
     ],
 )  # fmt: skip
 def test_bad_input_is_refused_in_words_that_quote_it(call, words):

@@ -115,7 +115,7 @@ def test_the_deconvolution_decoder_layer_by_layer():
     assert_close(decoder(capsules), x)
 
 
-@pytest.mark.parametrize("name", list_models())
+@pytest.mark.parametrize("name", [name for name in list_models() if not name.startswith("fast-")])
 def test_batch_norms_have_the_papers_constants(name):
     model = create_model(name)
     decoder = DeconvDecoder(model.pose_dim)

@@ -1,6 +1,7 @@
 """Folders of results as trainings leave them, made up in a moment."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from paircaps.paper.experiments import experiments
@@ -24,6 +25,8 @@ def finished(out, name, data, variant, seed, accuracy, *, choice=SHORT, train_ac
         study_data for study in experiment.studies for study_data in candidate_data(study) if study_data.dataset == data
     )
     recipe = run_recipe(experiment, study_data, network, seed, choice)
+    if recipe.train.precision == "auto":  # a training writes down which one it took
+        recipe = replace(recipe, train=replace(recipe.train, precision="fp32"))
     folder = run_folder(Path(out), experiment, data, network, seed)
     folder.path.mkdir(parents=True)
     rows = [

@@ -95,7 +95,7 @@ def test_short_settings_change_the_schedule_and_never_mirror_house_numbers():
         recipe = run_recipe(table2, available_data(study), table2.variants[0], 0, Choice(short=True))
         assert recipe.schedule.name == "one-cycle"
         assert recipe.optimiser.lr == 0.1
-        assert recipe.evaluate.mirror is (study.data != "svhn")
+        assert recipe.evaluate.views == ("none" if study.data == "svhn" else "flip")
 
 
 def test_bounded_activations_have_the_margin_loss():

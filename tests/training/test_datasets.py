@@ -2,10 +2,22 @@ from dataclasses import fields
 
 import pytest
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from paircaps.data import AffineWarp, Brightness, Contrast, Flip, RandomCrop, Translate, load_dataset
+from paircaps.data import (
+    AffineWarp,
+    AlternatingFlip,
+    Brightness,
+    Contrast,
+    Cutout,
+    Flip,
+    RandomCrop,
+    Translate,
+    load_dataset,
+)
 from paircaps.errors import RecipeError
-from paircaps.training.assemble import build_objective, require_trainable, training_loader
+from paircaps.models import WhiteningStem
+from paircaps.training.assemble import build_objective, fit_network, require_trainable, training_loader
 from paircaps.training.datasets import augmentation, hold_back, load_datasets
 from paircaps.training.distributed import Processes
 from paircaps.training.recipe import Augment, Data
@@ -91,14 +103,24 @@ def test_augmentation_in_its_order():
         shear=0.1,
         translate=2,
         crop_padding=4,
+        crop_border="reflect",
         crop_size=20,
         flip=True,
+        alternate=True,
         brightness=0.1,
         contrast=(0.5, 1.5),
+        cutout=5,
     )
     assert all(getattr(everything, part.name) != part.default for part in fields(Augment)), "a new key belongs here"
-    kinds = [type(step) for step in augmentation(everything).steps]
-    assert kinds == [AffineWarp, Translate, RandomCrop, Flip, Brightness, Contrast]
+    assert augmentation(everything).steps == (
+        AffineWarp(10, (0.9, 1.1), 0.1),
+        Translate(2),
+        RandomCrop(4, 20, "reflect"),
+        AlternatingFlip(),
+        Brightness(0.1),
+        Contrast(0.5, 1.5),
+        Cutout(5),
+    )
     assert augmentation(Augment()) is None
     assert augmentation(Augment(flip=True)).steps == (Flip(),)
 
@@ -188,3 +210,32 @@ def test_an_augmentation_that_does_not_fit_the_images_is_refused_before_the_firs
     datasets = load_datasets(recipe.data)
     with pytest.raises(RecipeError, match=r"augment: RandomCrop\(.*\) does not fit into images of 28×28"):
         training_loader(recipe, datasets, Processes())
+
+
+def test_a_border_that_cannot_be_reflected_is_refused_before_the_first_step():
+    chosen = recipe(augment={"crop_padding": 28, "crop_border": "reflect"})
+    with pytest.raises(RecipeError, match="augment: images of 28×28 cannot be reflected over 28 pixels"):
+        training_loader(chosen, load_datasets(chosen.data), Processes())
+
+
+def test_the_momentum_of_batch_norm_is_the_models_own_or_the_recipes():
+    def momenta(**train):
+        chosen = recipe(model={"name": "fast-caps-tiny"}, train=train)
+        objective = build_objective(chosen, load_datasets(chosen.data), torch.device("cpu"))
+        return {norm.momentum for norm in objective.modules() if isinstance(norm, _BatchNorm)}
+
+    assert len(momenta()) > 1
+    assert momenta(norm_momentum=0.3) == {0.3}
+
+
+def test_a_network_is_fitted_to_its_training_images_as_it_sees_them():
+    chosen = recipe(model={"name": "fast-caps-tiny"}, augment={"crop_size": 24})
+    datasets = load_datasets(chosen.data)
+    network = build_objective(chosen, datasets, torch.device("cpu")).network
+    expected = WhiteningStem(1)
+    expected.fit(network.model_input(datasets.train.images))
+    fit_network(network, datasets.train, Processes())
+    stem = network.model.backbone.stem
+    assert torch.equal(stem.weight, expected.weight)
+    assert torch.equal(stem.bias, expected.bias)
+    assert not torch.equal(stem.weight, WhiteningStem(1).weight)

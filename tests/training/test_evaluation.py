@@ -1,11 +1,20 @@
 import pytest
 import torch
 
+from paircaps.cli.names import TEST_VIEWS
 from paircaps.data import Info, StoredDataset, load_dataset
 from paircaps.losses import Loss, Objective
 from paircaps.network import Network, NetworkSpec, Preparation
 from paircaps.training.distributed import Processes
-from paircaps.training.evaluation import BINS, EvaluatedBatch, Evaluation, EvaluationCounts, evaluate
+from paircaps.training.evaluation import (
+    BINS,
+    VIEW_COUNTS,
+    VIEWS,
+    EvaluatedBatch,
+    Evaluation,
+    EvaluationCounts,
+    evaluate,
+)
 
 CLASSES = ("a", "b", "c", "never")
 
@@ -53,7 +62,7 @@ def test_every_number_against_a_plain_loop(dataset, routing):
 
 def test_mirrored_evaluation_averages_both_views(dataset):
     net = objective("fm")
-    metrics = evaluate(net, dataset, mirror=True)
+    metrics = evaluate(net, dataset, views="flip")
     views = (dataset.images, dataset.images.flip(-1))
     both = torch.stack([net.network(images).activation for images in views]).mean(0)
     assert metrics.accuracy == (both.argmax(-1) == dataset.labels).double().mean().item()
@@ -62,6 +71,71 @@ def test_mirrored_evaluation_averages_both_views(dataset):
     assert (plain != both.argmax(-1)).any(), "so that the next line says something"
     assert metrics.plain_accuracy == (plain == dataset.labels).double().mean().item()
     assert evaluate(net, dataset).plain_accuracy is None
+
+
+def moved(images, down, right):
+    """Images moved by whole pixels, pixel by pixel; what comes in from outside is reflected at the edge."""
+    height, width = images.shape[-2:]
+    found = torch.empty_like(images)
+    for y in range(height):
+        for x in range(width):
+            row, column = abs(y - down), abs(x - right)
+            row, column = min(row, 2 * (height - 1) - row), min(column, 2 * (width - 1) - column)
+            found[..., y, x] = images[..., row, column]
+    return found
+
+
+def weighted_views(images, views):
+    """All views of images with their weights, which are one together."""
+    shifts = [(0, 0, 0.5), (1, 1, 0.25), (-1, -1, 0.25)] if "shift" in views else [(0, 0, 1.0)]
+    for down, right, weight in shifts:
+        seen = moved(images, down, right)
+        if "flip" in views:
+            yield seen.flip(-1), weight / 2
+            weight /= 2
+        yield seen, weight
+
+
+@pytest.mark.parametrize("views", VIEWS)
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_activations_are_averaged_over_all_views(views, layout):
+    net = objective("fm")
+    images = torch.randint(256, (50, 1, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(3))
+    labels = torch.arange(50) % 4
+    dataset = StoredDataset(Info("noise", "test", CLASSES), images, labels)
+    metrics = evaluate(net, dataset, views=views, batch_size=16, memory_format=layout)
+    seen = list(weighted_views(images, views))
+    assert len(seen) == VIEW_COUNTS[views]
+    assert sum(weight for _, weight in seen) == 1
+    activation = sum(weight * net.network(view).activation.detach() for view, weight in seen)
+    assert metrics.accuracy == (activation.argmax(-1) == labels).double().mean().item()
+    assert metrics.loss == pytest.approx(net.class_loss(activation, labels).item() / 50, rel=1e-5)
+    assert (metrics.plain_accuracy is None) == (views == "none")
+
+
+@pytest.mark.parametrize("views", VIEWS)
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_views_keep_the_memory_format_of_the_images(views, layout):
+    images, seen = torch.rand(3, 4, 6, 5).contiguous(memory_format=layout), []
+
+    def activate(view):
+        seen.append(view)
+        return view.sum((1, 2, 3))[:, None]
+
+    VIEWS[views](activate, images, activate(images))
+    assert len(seen) == VIEW_COUNTS[views]
+    for view in seen:
+        assert view.shape == images.shape
+        assert view.is_contiguous(memory_format=layout)
+
+
+def test_unknown_views_are_refused_with_those_that_there_are(dataset):
+    with pytest.raises(ValueError, match="views must be one of 'none', 'flip', 'shift', 'flip-shift', got 'mirror'"):
+        evaluate(objective("fm"), dataset, views="mirror")
+
+
+def test_the_command_line_offers_all_views():
+    assert tuple(VIEWS) == tuple(VIEW_COUNTS) == TEST_VIEWS
 
 
 def test_two_labels():
@@ -115,8 +189,8 @@ def test_lines_of_the_metrics_that_there_are():
         plain_accuracy=None,
     )
     assert metrics.lines() == [
-        "accuracy           50.00 %",
-        "loss               1.2500",
-        "drawing error      7.00 (squared, summed over the pixels of an image)",
+        "accuracy             50.00 %",
+        "loss                 1.2500",
+        "drawing error        7.00 (squared, summed over the pixels of an image)",
     ]
     assert metrics.numbers() == {"images": 3, "accuracy": 0.5, "loss": 1.25, "drawing_error": 7.0}

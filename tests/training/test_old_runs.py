@@ -17,13 +17,15 @@ from paircaps.training import evaluate, train
 from paircaps.training.run_folder import RunFolder
 
 OLD = Path(__file__).parent / "run_of_be29f46"
+VIEWS = {True: "flip", False: "none"}
 ROWS = [json.loads(line) for line in (OLD / "metrics.jsonl").read_text().splitlines()]
 
 
 def test_an_old_model_loads_and_has_the_accuracy_that_was_written_down():
     trained = json.loads((OLD / "model.json").read_text())["trained"]
     dataset = load_dataset("glyphs", "test").limit(300)
-    evaluation = evaluate(Objective(load(OLD), Loss(**trained["loss"])), dataset, mirror=trained["mirror"])
+    assert trained["mirror"] is (RunFolder(OLD).read_recipe().evaluate.views == "flip")
+    evaluation = evaluate(Objective(load(OLD), Loss(**trained["loss"])), dataset, views=VIEWS[trained["mirror"]])
     assert evaluation.accuracy == pytest.approx(trained["test_accuracy"], abs=0.02)  # another Matplotlib, other pixels
     assert evaluation.loss == pytest.approx(trained["test_loss"], rel=1e-3)
 

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,7 +31,8 @@ def test_every_shipped_recipe_begins_with_the_command_that_runs_it(name):
     from importlib import resources
 
     first = (resources.files("paircaps.training.recipes") / f"{name}.toml").read_text().splitlines()[0]
-    assert first == "# paircaps demo" if name == "demo" else first.startswith(f"# paircaps train {name} --out runs/")
+    command = "demo$" if name == "demo" else rf"train {re.escape(name)} (--hours \d+ )?--out runs/"
+    assert re.match(f"# paircaps {command}", first)
 
 
 # what facts.md section 3 says, written down a second time
@@ -96,7 +99,7 @@ def test_schedules_and_crops_of_the_paper():
         ({"train": {"epochs": "many"}}, "train.epochs must be a whole number or null, got 'many'"),
         ({"train": {"epochs": 0}}, "train.epochs must be at least 1, got 0"),
         ({"train": {"epochs": 1.5}}, "train.epochs must be a whole number or null, got 1.5"),
-        ({"train": {"precision": "fp8"}}, "train.precision must be one of fp32, bf16, fp16, got 'fp8'"),
+        ({"train": {"precision": "fp8"}}, "train.precision must be one of auto, fp32, bf16, fp16, got 'fp8'"),
         ({"train": {"accumulate": 3}}, "train.accumulate must divide batch_size, 128, got 3"),
         (
             {"model": {"routing": "dynamc"}},
@@ -110,8 +113,22 @@ def test_schedules_and_crops_of_the_paper():
         ({"optimiser": {"lr": float("nan")}}, "optimiser.lr must be from 0"),
         (
             {"optimiser": {"nesterov": True, "momentum": 0.0}},
-            "optimiser.nesterov needs sgd with a momentum above 0, got adam with 0.0",
+            "optimiser.nesterov needs sgd or muon with a momentum above 0, got adam with 0.0",
         ),
+        ({"optimiser": {"rescale": True}}, "optimiser.rescale is muon's, got adam"),
+        ({"optimiser": {"rest": "muon"}}, "optimiser.rest must be one of sgd, adam, adamw, got 'muon'"),
+        ({"optimiser": {"muon_iterations": 0}}, "optimiser.muon_iterations must be at least 1, got 0"),
+        ({"optimiser": {"rates": {"*.bias": -1.0}}}, "optimiser.rates of '*.bias' must be from 0 to"),
+        ({"optimiser": {"rates": 2.0}}, "optimiser.rates must be a table"),
+        ({"augment": {"alternate": True}}, "augment.alternate says how flip mirrors images, and flip is off"),
+        ({"augment": {"crop_border": "white"}}, "augment.crop_border must be one of black, reflect, got 'white'"),
+        ({"augment": {"cutout": -1}}, "augment.cutout must be at least 0, got -1"),
+        ({"evaluate": {"views": "mirror"}}, "evaluate.views must be one of none, flip, shift, flip-shift, got"),
+        ({"evaluate": {"view": "flip"}}, "unknown key 'evaluate.view'; did you mean 'evaluate.views'?"),
+        ({"evaluate": {"mirror": "yes"}}, "unknown key 'evaluate.mirror'"),
+        ({"schedule": {"name": "trapezoid", "cool_down": 1.5}}, "schedule.cool_down must be from 0 to 1, got 1.5"),
+        ({"train": {"norm_momentum": 2.0}}, "train.norm_momentum must be from 0 to 1, got 2.0"),
+        ({"run": {"threads": "many"}}, "run.threads must be a whole number or one of auto, got 'many'"),
         ({"loss": {"name": "hinge"}}, "loss.name must be one of auto, cross-entropy, margin, got 'hinge'"),
         ({"train": {"steps": "2"}}, "train.steps must be a whole number or null, got '2'"),
         ({"train": {"seed": 2**70}}, "train.seed must be from -9223372036854775808"),
@@ -144,7 +161,7 @@ def test_unknown_recipes_and_files(tmp_path, monkeypatch):
             load_recipe(name)
         assert words in str(error.value)
 
-    refused("glyps", "unknown recipe 'glyps'; did you mean 'glyphs'? Known: demo, fig4-cifar10")
+    refused("glyps", "unknown recipe 'glyps'; did you mean 'glyphs'? Known: demo, fast-")
     refused("nope.toml", "nope.toml: cannot read the recipe: No such file")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").write_text("")
@@ -169,6 +186,39 @@ def test_differences_show_what_and_ignore_how():
     one, two = load_recipe("glyphs"), load_recipe("glyphs", {"train": {"seed": 3}, "data": {"limit": 5}})
     assert differences(one, two) == ["data.limit: not set there, 5 here", "train.seed: 0 there, 3 here"]
     assert differences(one, load_recipe("glyphs", {"run": {"threads": 3, "keep": 9}})) == []
+
+
+@pytest.mark.parametrize(("mirror", "views"), [("true", "flip"), ("false", "none")])
+def test_the_mirror_images_of_an_earlier_version_are_views(mirror, views):
+    text = f"[train]\nepochs = 1\n[evaluate]\nevery = 3\nmirror = {mirror}\n"
+    recipe = recipe_from_tree(parse_toml(text, "config.toml"))
+    assert (recipe.evaluate.views, recipe.evaluate.every) == (views, 3)
+    new = text.replace(f"mirror = {mirror}", f'views = "{views}"')
+    assert recipe == recipe_from_tree(parse_toml(new, "config.toml"))
+    assert "mirror" not in to_toml(recipe)
+
+
+def test_rates_by_name_survive_their_own_text_in_their_order():
+    rates = {"*.bias": 2.0, "layers.*": 0.5, "layers.0.*": 0.0}
+    recipe = load_recipe("glyphs", {"optimiser": {"rates": rates}})
+    again = recipe_from_tree(parse_toml(to_toml(recipe), "text"))
+    assert list(again.optimiser.rates.items()) == list(rates.items())
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_precision_that_the_machine_chooses_is_no_difference(precision):
+    auto, chosen = load_recipe("glyphs"), load_recipe("glyphs", {"train": {"precision": precision}})
+    assert auto.train.precision == "auto"
+    assert differences(auto, chosen) == differences(chosen, auto) == []
+    half = load_recipe("glyphs", {"train": {"precision": "fp16"}})
+    assert differences(half, chosen) == [f'train.precision: "fp16" there, "{precision}" here']
+
+
+@pytest.mark.parametrize(("threads", "chooses"), [("auto", True), (0, True), (1, False), (3, False)])
+def test_threads_are_a_number_or_chosen(threads, chooses):
+    run = load_recipe("glyphs", {"run": {"threads": threads}}).run
+    assert run.threads == threads
+    assert run.chooses_threads is chooses
 
 
 def test_every_key_has_a_line_of_help():

@@ -9,7 +9,7 @@ import time
 import pytest
 import torch
 from safetensors.torch import load_file
-from training.small import STEPS, checkpoints, command, results
+from training.small import STEPS, checkpoints, command, fast_command, results
 
 from paircaps import load
 from paircaps.data import load_dataset
@@ -38,7 +38,8 @@ def unfinished(whole, folder):
     return folder
 
 
-def test_twenty_kills_at_random_moments_change_nothing(subprocesses, tmp_path):
+@pytest.mark.parametrize(("command", "kills"), [(command, 20), (fast_command, 8)], ids=["small", "fast"])
+def test_a_chain_of_kills_at_random_moments_changes_nothing(subprocesses, tmp_path, command, kills):
     long = ("--train.epochs", 15, "--run.checkpoint_every", 2)
     begin = time.monotonic()
     code, said = subprocesses.run(*command(tmp_path / "whole", *long))
@@ -47,7 +48,7 @@ def test_twenty_kills_at_random_moments_change_nothing(subprocesses, tmp_path):
     moments, steps_seen, killed = random.Random(0), set(), 0
     for _ in range(200):
         child = subprocesses.start(*command(tmp_path / "run", *long))
-        if killed < 20:
+        if killed < kills:
             time.sleep(moments.uniform(0.02, 0.3) * seconds)
             child.send(signal.SIGKILL)
         code = child.wait(120)
@@ -56,11 +57,26 @@ def test_twenty_kills_at_random_moments_change_nothing(subprocesses, tmp_path):
         steps_seen.update(checkpoint_steps(tmp_path / "run" / "checkpoints")[:1])
         if code == 0:
             assert results(tmp_path / "run") == results(tmp_path / "whole")
-            if killed == 20:
+            if killed == kills:
                 break
             shutil.rmtree(tmp_path / "run")  # a fast machine was done before its time
-    assert killed == 20
+    assert killed == kills
     assert len(steps_seen) > 3  # it was killed in many places
+
+
+def test_a_resume_keeps_the_stem_and_every_moment_of_muon(subprocesses, tmp_path):
+    """Stopped after each checkpoint, a fast network goes on to the same bits, its stem and momentum included."""
+    code, said = subprocesses.run(*fast_command(tmp_path / "whole"))
+    assert code == 0, said
+    tensors = newest_checkpoint(tmp_path / "whole" / "checkpoints")[0].tensors
+    assert "network/model.backbone.stem.weight" in tensors
+    assert "optimiser/model.layers.0.votes.weight/momentum_buffer" in tensors
+    for kill_at in (12, 14):  # its n-th fsync or rename
+        code, said = subprocesses.run(*fast_command(tmp_path / "run"), kill_at=kill_at)
+        assert code == -signal.SIGKILL, said
+    code, said = subprocesses.run(*fast_command(tmp_path / "run"))
+    assert code == 0, said
+    assert results(tmp_path / "run") == results(tmp_path / "whole")
 
 
 def rows_of(folder):
@@ -100,13 +116,13 @@ def test_fewer_validations(subprocesses, tmp_path):
 
 
 def test_mirrored_evaluation_is_what_is_tested(subprocesses, tmp_path):
-    code, said = subprocesses.run(*command(tmp_path / "run", "--evaluate.mirror", "true", "--train.steps", 2))
+    code, said = subprocesses.run(*command(tmp_path / "run", "--evaluate.views", "flip", "--train.steps", 2))
     assert code == 0, said
     found = rows_of(tmp_path / "run")[-1]["loss"]
     network = load(tmp_path / "run")
     judge, test = Objective(network, Loss(decoder="dense")), load_dataset("glyphs", "test").limit(300)
-    assert evaluate(judge, test, mirror=True).loss == pytest.approx(found, rel=1e-5)
-    assert evaluate(judge, test, mirror=False).loss != pytest.approx(found, rel=1e-5)
+    assert evaluate(judge, test, views="flip").loss == pytest.approx(found, rel=1e-5)
+    assert evaluate(judge, test, views="none").loss != pytest.approx(found, rel=1e-5)
 
 
 def test_tensorboard_events_on_request(subprocesses, whole, tmp_path):

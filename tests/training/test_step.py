@@ -18,7 +18,8 @@ def parts(**overrides):
     """A stepper on glyphs, its state and its first batch."""
     tree = {
         "data": {"limit": 80, "validation": 0.0},
-        "train": {"batch_size": 16, "epochs": 1},
+        "train": {"batch_size": 16, "epochs": 1, "precision": "fp32"},
+        "optimiser": {"lr": 1.0},  # so that the share of the rate that a step is given is the rate
         "schedule": {"name": "constant"},
     }
     for section, values in overrides.items():
@@ -167,6 +168,33 @@ def test_compiled_is_the_same_to_float_error():
     plain, _, batch = parts()
     compiled, _, _ = parts(train={"compile": True})
     assert compiled(batch, 16, 1e-3)[0].loss == pytest.approx(plain(batch, 16, 1e-3)[0].loss, rel=1e-4)
+
+
+FAST = {"model": {"name": "fast-caps-tiny", "options": {"widths": [8, 8, 8]}}}
+MUON = {"name": "muon", "lr": 0.1, "rest_lr": 0.01, "nesterov": True, "rescale": True, "muon_on": "matrices"}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_muon_takes_steps_in_every_precision(precision):
+    stepper, state, batch = parts(**FAST, optimiser=MUON, train={"precision": precision})
+    before = weights(state)
+    for _ in range(2):
+        assert math.isfinite(stepper(batch, 16, 0.5)[1])
+    for name, value in weights(state).items():
+        assert value.isfinite().all(), name
+        assert not torch.equal(value, before[name]), name
+    assert {group["lr"] for group in state.optimiser.param_groups} == {0.05, 0.005}
+
+
+def test_muon_and_its_rest_go_on_from_what_was_saved():
+    stepper, state, batch = parts(**FAST, optimiser=MUON)
+    other, other_state, _ = parts(**FAST, optimiser=MUON, train={"seed": 1})
+    for share in (1.0, 0.5):
+        stepper(batch, 16, share)
+    other_state.restore(state.tensors(), Counters(step=2))
+    for which in (stepper, other):
+        which(batch, 16, 0.25)
+    assert all(torch.equal(value, weights(state)[name]) for name, value in weights(other_state).items())
 
 
 def test_the_average_follows_slowly():

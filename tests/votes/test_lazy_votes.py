@@ -258,7 +258,7 @@ def test_a_tile_without_streaming_is_refused_and_a_large_one_is_all_children():
     assert layer(torch.randn(2, 8, 16)).s.shape == (2, 10, 16)
 
 
-@pytest.mark.parametrize("name", ["resnet-caps-small", "capsnet-light"])
+@pytest.mark.parametrize("name", ["resnet-caps-small", "capsnet-light", "fast-caps-tiny"])
 def test_models_take_the_option(name, tiled):
     model = create_model(name, image_size=24, streaming=True)
     model(torch.randn(2, 1, 24, 24))

@@ -35,7 +35,8 @@ class CapsuleLayer(nn.Module):
             routing take a few images at a time. ``"auto"`` does what is fastest, True always avoids them, False never.
         tile: children in a tile; None takes :func:`paircaps.votes.tile_children`.
         positions: number of positions at which the children lie and that share their vote matrices; children are
-            ordered position by position, as PrimaryCapsules orders them. 1 gives every child matrices of its own.
+            ordered position by position, as PrimaryCapsules orders them. 1 gives every child matrices of its own; with
+            more, the layer also takes the children of any other number of positions.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class CapsuleLayer(nn.Module):
             if streaming is False:
                 raise ValueError(f"tile={tile} is for streaming, which streaming=False turns off")
             tile = min(tile, in_capsules)
-        self.streaming, self.tile = streaming, tile
+        self.streaming, self.tile, self.positions = streaming, tile, positions
         self.in_capsules = in_capsules
         self.out_capsules = out_capsules
         self.pose_dim = pose_dim
@@ -115,12 +116,18 @@ class CapsuleLayer(nn.Module):
                 raise ValueError("activation was given twice: Capsules carry their own")
             u, activation = u.s, u.activation
         require_tensor("u", u, "(..., children, in_dim)", 2)
-        if tuple(u.shape[-2:]) != (self.in_capsules, self.in_dim):
+        if u.shape[-1] != self.in_dim or not self._fits(u.shape[-2]):
             raise ValueError(
                 f"expected {self.in_capsules} child capsules of {self.in_dim}, shape (..., {self.in_capsules}, "
                 f"{self.in_dim}), got {shape_of(u)}"
             )
         return LazyVotes(u, self.votes, self.norm, self.streaming, self.tile), activation
+
+    def _fits(self, children: int) -> bool:
+        """Whether the layer has votes for so many children; shared votes are cast from any number of positions."""
+        if self.positions == 1 or children == 0:
+            return children == self.in_capsules
+        return children % (self.in_capsules // self.positions) == 0
 
     def extra_repr(self) -> str:
         """Sizes, for print(model)."""

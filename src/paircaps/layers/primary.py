@@ -37,6 +37,7 @@ class PrimaryCapsules(nn.Module):
         norm: batch norm with one statistic per pose dimension (``"pose"``), one for every channel, that is for every
             dimension of every capsule of a position (``"channel"``), one for every dimension of every capsule
             (``"capsule"``), or None.
+        any_size: whether feature maps of other sizes are taken too; not with a norm of every capsule.
     """
 
     def __init__(
@@ -51,12 +52,15 @@ class PrimaryCapsules(nn.Module):
         padding: int = 2,
         bias: bool = False,
         norm: str | None = "pose",
+        any_size: bool = False,
     ) -> None:
         super().__init__()
         require_positive(in_channels=in_channels, groups=groups, pose_dim=pose_dim)
         require_positive(kernel_size=kernel_size, stride=stride)
         require_not_negative(padding=padding)
         require_choice("norm", norm, PRIMARY_NORMS)
+        if any_size and norm == "capsule":
+            raise ValueError("any_size needs a norm that is the same at all positions: 'pose', 'channel' or None")
         in_size = height_and_width("in_size", in_size)
         height, width = ((side + 2 * padding - kernel_size) // stride + 1 for side in in_size)
         if height < 1 or width < 1:
@@ -66,6 +70,7 @@ class PrimaryCapsules(nn.Module):
             )
         self.in_channels = in_channels
         self.in_size = in_size
+        self.any_size = any_size
         self.groups = groups
         self.pose_dim = pose_dim
         self.grid = (height, width)
@@ -82,7 +87,8 @@ class PrimaryCapsules(nn.Module):
         """(B, C, H, W) to capsules of (B, I, K), position by position, the groups of one position side by side."""
         require_tensor("features", features, "(batch, channels, height, width)", 4)
         expected = (self.in_channels, *self.in_size)
-        if features.dim() != 4 or tuple(features.shape[1:]) != expected:
+        checked = slice(1, 2) if self.any_size else slice(1, 4)
+        if features.dim() != 4 or features.shape[checked] != expected[: checked.stop - 1]:
             raise ValueError(f"features must have shape (batch, {str(expected)[1:]}, got {shape_of(features)}")
         x = self.conv(features).unflatten(1, (self.groups, self.pose_dim))  # (B, G, K, H, W)
         x = x.permute(0, 3, 4, 1, 2).flatten(1, 2)  # (B, H·W, G, K)

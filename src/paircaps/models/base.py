@@ -32,6 +32,7 @@ class ImageModel(nn.Module, ABC):
         self.num_classes = num_classes
         self.in_channels = in_channels
         self.image_size = height_and_width("image_size", image_size)
+        self.minimum_size = minimum_size
         if min(self.image_size) < minimum_size:
             height, width = self.image_size
             raise ValueError(
@@ -42,6 +43,11 @@ class ImageModel(nn.Module, ABC):
     @property
     def bounded(self) -> bool:
         """Whether activations lie in 0..1; ``loss.name = "auto"`` then takes the margin loss."""
+        return False
+
+    @property
+    def takes_any_size(self) -> bool:
+        """Whether the model also takes images of other sizes than its own, as trainings with ``train.sizes`` do."""
         return False
 
     def fit(self, images: Tensor) -> None:
@@ -55,12 +61,19 @@ class ImageModel(nn.Module, ABC):
         """(B, C, H, W) to capsules of (B, J, K), (B, J, K) and (B, J)."""
         require_tensor("images", images, "(batch, channels, height, width)", 4)
         expected = (self.in_channels, *self.image_size)
-        if images.dim() != 4 or tuple(images.shape[1:]) != expected:
+        fits = images.dim() == 4 and images.shape[1] == self.in_channels
+        if not fits or not (self._takes(*images.shape[2:])):
             raise ValueError(f"images must have shape (batch, {str(expected)[1:]}, got {shape_of(images)}")
         dtype = next(self.parameters()).dtype
         if images.dtype != dtype and not autocast_enabled(images):
             raise TypeError(f"images are {images.dtype} and the model is {dtype}; convert one: images.to({dtype})")
         return self.capsules(images)
+
+    def _takes(self, height: int, width: int) -> bool:
+        """Whether images of this size can be computed on."""
+        if self.takes_any_size:
+            return min(height, width) >= self.minimum_size
+        return (height, width) == self.image_size
 
     @abstractmethod
     def capsules(self, images: Tensor) -> Capsules:

@@ -65,6 +65,7 @@ class FastCapsules(CapsuleModel):
         require_choice("votes", votes, VOTES)
         require_choice("primary_norm", primary_norm, PRIMARY_NORMS)
         self.pose_dim = pose_dim
+        self._same_everywhere = votes == "shared" and vote_norm != "vote" and primary_norm != "capsule"
         self.backbone = FastBackbone(in_channels, widths, stem)
         self.primary = PrimaryCapsules(
             self.backbone.out_channels,
@@ -75,6 +76,7 @@ class FastCapsules(CapsuleModel):
             stride=1,
             padding=1,
             norm=primary_norm,
+            any_size=self.takes_any_size,
         )
         self.layers = capsule_stack(
             self.primary,
@@ -88,6 +90,11 @@ class FastCapsules(CapsuleModel):
             streaming=streaming,
             shared_votes=votes == "shared",
         )
+
+    @property
+    def takes_any_size(self) -> bool:
+        """True if votes are shared and no norm has statistics of single positions."""
+        return self._same_everywhere
 
     def fit(self, images: Tensor) -> None:
         """Fit the whitening stem to training images (B, C, H, W)."""

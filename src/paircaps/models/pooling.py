@@ -31,6 +31,11 @@ class PoolingModel(ImageModel):
     def maps(self, images: Tensor) -> Tensor:
         """(B, C, H, W) to feature maps of (B, K, H', W')."""
 
+    @property
+    def takes_any_size(self) -> bool:
+        """True: features are pooled over all positions, however many there are."""
+        return True
+
     def pool(self, maps: Tensor) -> Tensor:
         """Feature maps (B, K, H', W') to features (B, K): the mean over all positions."""
         return maps.mean(dim=(-2, -1))

@@ -164,7 +164,7 @@ def _require_fitting_steps(steps: Augmentation, dataset: ImageDataset) -> None:
 
 
 def require_trainable(recipe: Recipe, objective: Objective, datasets: Datasets, processes: Processes) -> None:
-    """Raise an error if batch norm would see fewer than two images at a time; PyTorch would only say so in a step.
+    """Raise an error for what PyTorch would only say in a step: too few images for batch norm, sizes that do not fit.
 
     Args:
         recipe: for batch size and accumulation.
@@ -172,6 +172,7 @@ def require_trainable(recipe: Recipe, objective: Objective, datasets: Datasets, 
         datasets: images of the training.
         processes: all processes of the training.
     """
+    _require_sizes_fit(recipe, objective.network)
     if not any(isinstance(part, _BatchNorm) for part in objective.modules()):
         return
     images = images_per_step(len(datasets.train), recipe.train.batch_size)
@@ -182,4 +183,26 @@ def require_trainable(recipe: Recipe, objective: Objective, datasets: Datasets, 
         raise RecipeError(
             f"batch norm needs two images at a time: {len(datasets.train)} images to train on, train.batch_size "
             f"{recipe.train.batch_size}, train.accumulate {recipe.train.accumulate}, {processes.world_size} processes"
+        )
+
+
+def _require_sizes_fit(recipe: Recipe, network: Network) -> None:
+    """Raise an error if the network cannot be trained on images of the sizes of the recipe."""
+    sizes, model = recipe.train.sizes, network.model
+    if not sizes:
+        return
+    if not model.takes_any_size:
+        raise RecipeError(
+            f"train.sizes: {recipe.model.name} takes images of {model.image_size[0]}×{model.image_size[1]} only; "
+            'pooling networks and fast-caps with model.options.votes = "shared" take any size'
+        )
+    if network.decoder is not None:
+        raise RecipeError("train.sizes: a decoder draws images of one size, so it cannot be trained on several")
+    if model.image_size != (sizes[-1], sizes[-1]):
+        own = f"{model.image_size[0]}×{model.image_size[1]}"
+        raise RecipeError(f"train.sizes: the last one must be the network's own, {own}, got {sizes[-1]}")
+    if not model.minimum_size <= min(sizes) <= max(sizes) == sizes[-1]:
+        raise RecipeError(
+            f"train.sizes: must lie between {model.minimum_size}, the smallest that {recipe.model.name} can take, and "
+            f"{sizes[-1]}, got {list(sizes)}"
         )

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from paircaps._utils.checks import require_choice
 from paircaps.data import Batch, ImageDataset, Loader
 from paircaps.data.augment import padded_images
 from paircaps.losses import Objective, is_right
@@ -279,6 +280,7 @@ def evaluate(
         memory_format: of the images.
         between: called before every batch; an exception it raises ends the evaluation.
     """
+    require_choice("views", views, VIEWS)
     processes = processes or Processes()
     counters = EvaluationCounts(len(dataset.classes))
     for batch in _batches(objective, dataset, batch_size, processes):

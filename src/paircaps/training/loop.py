@@ -11,11 +11,12 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from paircaps._utils.machine import describe_machine
 from paircaps._utils.words import counted
@@ -41,7 +42,7 @@ from paircaps.training.optimiser import create_optimiser
 from paircaps.training.recipe import Recipe
 from paircaps.training.resolve import resolve, set_threads, shared_recipe
 from paircaps.training.run_folder import RunFolder, locked_folder, prepare
-from paircaps.training.schedule import count_steps, images_per_step, rate, steps_per_epoch
+from paircaps.training.schedule import count_steps, images_per_step, rate, side_at, steps_per_epoch
 from paircaps.training.signals import Stopped, StopSignals
 from paircaps.training.state import Counters, State, Sums, create_average
 from paircaps.training.step import NotFinite, Stepper
@@ -201,7 +202,7 @@ class Training:
                     self.checkpoints.save(self.log.metrics)
                 if self.state.counters.step == self.steps:
                     return TrainingResult(self.folder.path, self._finish(), self.resumed_at or 0)
-                signal = self.step(next(batches))
+                signal = self.step(self.resized(next(batches)))
 
     def batches(self) -> Iterator[Batch]:
         """Share of this process in every batch from the current step on, without end."""
@@ -209,6 +210,14 @@ class Training:
         while True:
             yield from self.loader.epoch(epoch, start)
             epoch, start = epoch + 1, 0
+
+    def resized(self, batch: Batch) -> Batch:
+        """The batch with its images in the size of the current step, by ``train.sizes``."""
+        side = side_at(self.recipe.train.sizes, self.state.counters.step, self.steps)
+        if side is None or tuple(batch.images.shape[-2:]) == (side, side):
+            return batch
+        images = F.interpolate(batch.images, (side, side), mode="bilinear", antialias=True)
+        return replace(batch, images=images)
 
     def step(self, batch: Batch) -> int:
         """Take a step and log it.
@@ -319,7 +328,8 @@ class Training:
         with self.processes.first_only() as first:
             if first:  # the batch of all processes follows from its number
                 batch = training_loader(self.recipe, self.datasets, Processes()).batch(epoch, place)
-                save_failure(self.folder, self.checkpoints.pack(), self.state.counters, batch, error)
+                state = self.checkpoints.pack()
+                save_failure(self.folder, state, self.state.counters, self.resized(batch), error)
         return TrainingError(
             f"stopped before step {self.state.counters.step + 1:,} changed any weight: {error}. "
             f"`paircaps replay {self.folder.path}` shows it again. A lower optimiser.lr or an optimiser.clip_norm may "

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.conv import _ConvNd
 
 from paircaps.errors import RecipeError
 from paircaps.training.recipe import Optimiser
@@ -121,8 +120,11 @@ def _vote_weights(module: nn.Module) -> list[Tensor]:
 
 
 def _orthogonal(module: nn.Module, muon_on: str) -> list[Tensor]:
-    """Weights that Muon changes: filters of convolutions, or these and all matrices of votes and linear layers."""
-    filters = [part.weight for part in module.modules() if isinstance(part, _ConvNd)]
+    """Weights that Muon changes: filters of convolutions, or these and all matrices of votes and linear layers.
+
+    Transposed convolutions are left out: the last one of a decoder draws pixels, whose scale has to be learned.
+    """
+    filters = [part.weight for part in module.modules() if isinstance(part, nn.Conv2d)]
     if muon_on == "filters":
         return filters
     return [*filters, *_vote_weights(module), *(p.weight for p in module.modules() if isinstance(p, nn.Linear))]
@@ -192,14 +194,13 @@ class Muon(torch.optim.Optimizer):
         matrices = update if group["stacked"] else update.reshape(len(update), -1)
         rows, columns = matrices.shape[-2:]
         update = orthogonalised(matrices, group["iterations"]).reshape(parameter.shape).to(parameter.dtype)
-        rate = group["lr"]
-        if group["rescale"]:
+        rate, scale = group["lr"], 1.0
+        if not group["rescale"]:
+            scale = max(1.0, rows / columns) ** 0.5
+        elif rate:  # a weight whose rate is zero is frozen, its norm too
             axes = (-2, -1) if group["stacked"] else None
             norm = torch.linalg.vector_norm(parameter, dim=axes, keepdim=True)
             parameter.mul_(rows**0.5 / norm.clamp_min(1e-12))
-            scale = 1.0
-        else:
-            scale = max(1.0, rows / columns) ** 0.5
         parameter.mul_(1 - rate * group["weight_decay"])
         parameter.add_(update, alpha=-rate * scale)
 

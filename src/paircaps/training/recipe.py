@@ -267,6 +267,8 @@ class Train:
         channels_last: whether images are kept as (B, H, W, C) in memory, which makes most convolutions faster.
         ema: share of the old value, such as 0.999, in a moving average of the weights, which is then evaluated and
             kept; 0 for no average.
+        sizes: sides to which images are resized over the run, in equal shares of it, such as [24, 28, 32]; the last
+            one must be the network's own. For networks that take images of any size: pooling, and shared votes.
         norm_momentum: weight of a new batch in the running statistics of every batch norm; the model's own by default.
         sync_norm: whether batch norm is taken over the images of all processes, so that their number does not change
             the result.
@@ -282,6 +284,7 @@ class Train:
     compile: bool = False
     channels_last: bool = True
     ema: float = 0.0
+    sizes: tuple[int, ...] = ()
     norm_momentum: float | None = None
     sync_norm: bool = True
     log_every: int = 50
@@ -298,6 +301,8 @@ class Train:
             raise ValueError(f"accumulate must divide batch_size, {self.batch_size}, got {self.accumulate}")
         require_seed(self.seed)
         require_within("ema", self.ema, 0, 0.999999)
+        for size in self.sizes:
+            require_positive(sizes=size)
         if self.norm_momentum is not None:
             require_within("norm_momentum", self.norm_momentum, 0, 1)
 

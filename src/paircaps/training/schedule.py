@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from paircaps.training.recipe import Data, Recipe, Schedule
@@ -54,6 +55,17 @@ def count_steps(recipe: Recipe, steps_per_epoch: int) -> int:
     """Number of steps of a whole run: by ``train.epochs`` or ``train.steps``, whichever is less."""
     epochs, steps = recipe.train.epochs, recipe.train.steps
     return int(min(math.inf if epochs is None else epochs * steps_per_epoch, math.inf if steps is None else steps))
+
+
+def side_at(sizes: Sequence[int], step: int, steps: int) -> int | None:
+    """Side to which the images of a step are resized; None for their own.
+
+    Args:
+        sizes: ``train.sizes`` of the recipe, each for an equal share of the run.
+        step: number of the step, from 0.
+        steps: steps of the whole run.
+    """
+    return sizes[min(step * len(sizes) // steps, len(sizes) - 1)] if sizes else None
 
 
 # --- learning rate ---------------------------------------------------------------------------------------------------

@@ -70,13 +70,18 @@ class LazyVotes:
     @property
     def shape(self) -> torch.Size:
         """Shape of the dense votes, (..., I, J, K)."""
-        _, parents, _, columns = self.transform.weights.shape
+        _, parents, _, columns = self.transform.weight.shape
         return torch.Size((*self.u.shape[:-1], parents, self.transform.rows * columns))
 
     @property
     def dtype(self) -> torch.dtype:
         """Precision of the routed capsules: that of the children, and float32 under autocast."""
         return torch.float32 if autocast_enabled(self.u) and self.u.dtype in HALF else self.u.dtype
+
+    @property
+    def _weights(self) -> Tensor:
+        """Matrices of all children, (I, J, Q, R)."""
+        return self.transform.weights(self.u.shape[-2])
 
     @property
     def _images(self) -> int:
@@ -169,13 +174,13 @@ class LazyVotes:
         Args:
             normalize: whether each vote is scaled to length one first (E4).
         """
-        u, weight, rows = self._flat(), self.transform.weights, self.transform.rows
+        u, weight, rows = self._flat(), self._weights, self.transform.rows
         total, squares = vote_sums(SumArguments(u, weight, *self._affine(u), rows, normalize, self.tile))
         return self._unflat(total), self._unflat(squares)
 
     def total(self) -> Tensor:
         """Σû over the children, (..., J, K): one matrix product over children and their dimensions together."""
-        u, weight, rows = self._flat(), self.transform.weights, self.transform.rows
+        u, weight, rows = self._flat(), self._weights, self.transform.rows
         return self._unflat(total_vote(u, weight, rows, *self._affine(u)))
 
     def by_image(self, agree: Agree, activation: Tensor | None) -> Capsules:
@@ -208,7 +213,7 @@ class LazyVotes:
 
     def _flat(self) -> Tensor:
         """Child capsules with one leading axis, (B, I, K_in)."""
-        weight = self.transform.weights
+        weight = self.transform.weight
         if self.u.dtype != weight.dtype and not autocast_enabled(self.u):
             raise TypeError(f"child capsules are {self.u.dtype} and the vote weights {weight.dtype}; convert one")
         return self.u.reshape(-1, *self.u.shape[-2:])
@@ -216,7 +221,7 @@ class LazyVotes:
     def _folded(self, u: Tensor) -> Tensor:
         """All weights with batch norm folded into them, (I·P, Q or Q + 1, J·R)."""
         scale, shift = self._affine(u)
-        rows, weight = self.transform.rows, self.transform.weights
+        rows, weight = self.transform.rows, self._weights
         affine = None if scale is None or shift is None else ScaleAndShift(scale, shift, rows)
         return fold_weights(weight, affine, slice(weight.shape[0]), slice(weight.shape[1]), rows)
 
@@ -230,9 +235,9 @@ class LazyVotes:
             return None, None
         norm = cast(FoldingNorm, self.norm)
         per_vote = len(norm.shape) == 3
-        children, parents = self.transform.weights.shape[:2]
+        children, parents = self._weights.shape[:2]
         count = u.shape[0] * (1 if per_vote else children * parents)
-        return norm.fold(lambda: vote_statistics(u, self.transform.weights, self.transform.rows, per_vote), count)
+        return norm.fold(lambda: vote_statistics(u, self._weights, self.transform.rows, per_vote), count)
 
 
 def _belongs_to(thing: object, method: str, shortcut: str) -> bool:

@@ -18,15 +18,17 @@ class LinearVotes(nn.Module):
     """P, the rows of a child and of a vote."""
 
     positions: int
-    """Number of positions that share their matrices; 1 if every child has matrices of its own."""
+    """Number of positions that share their matrices; 1 if every child has matrices of its own.
+
+    Votes that are shared can be cast from any other number of positions too.
+    """
 
     weight: nn.Parameter
     """(I / positions, J, Q, R): a child has P·Q values, a vote P·R."""
 
-    @property
-    def weights(self) -> Tensor:
-        """Matrices of all children, (I, J, Q, R); children are ordered position by position."""
-        return self.weight if self.positions == 1 else self.weight.repeat(self.positions, 1, 1, 1)
+    def weights(self, children: int) -> Tensor:
+        """Matrices of so many children, (I, J, Q, R); children are ordered position by position."""
+        return self.weight if self.positions == 1 else self.weight.repeat(children // len(self.weight), 1, 1, 1)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LinearVotes:
         super()._apply(fn, recurse)
@@ -65,7 +67,7 @@ class MatrixVotes(LinearVotes):
 
     def forward(self, u: Tensor) -> Tensor:
         """(..., I, K) to (..., I, J, K)."""
-        return matrix_votes(u, self.weights)
+        return matrix_votes(u, self.weights(u.shape[-2]))
 
 
 class VectorVotes(LinearVotes):
@@ -88,7 +90,7 @@ class VectorVotes(LinearVotes):
 
     def forward(self, u: Tensor) -> Tensor:
         """(..., I, K_in) to (..., I, J, K)."""
-        return vector_votes(u, self.weights)
+        return vector_votes(u, self.weights(u.shape[-2]))
 
 
 TRANSFORMS: dict[str, Callable[[int, int, int, int, int], nn.Module]] = {

@@ -108,6 +108,25 @@ def test_what_was_set_by_hand_is_told(tmp_path):
     assert "not trained alike (model.options)" in findings(tmp_path, "table2")[0].order
 
 
+def test_another_precision_than_the_paper_s_is_told(tmp_path):
+    half = Choice(Budget(epochs=2), short=True, changes={"train": {"precision": "bf16"}})
+    finished(tmp_path, "table2", "cifar10", "fm", 0, 0.9, choice=half)
+    assert result_cell(cell_of(tmp_path, "table2", "cifar10", "fm"), "test").notes[-1] == 'train.precision = "bf16"'
+
+
+@pytest.mark.parametrize(
+    ("views", "words"),
+    [
+        ("shift", "with images moved by a pixel at test; 88.00 without"),
+        ("flip-shift", "with mirror images and images moved by a pixel at test; 88.00 without"),
+    ],
+)
+def test_other_views_are_told(tmp_path, views, words):
+    choice = Choice(Budget(epochs=2), short=True, changes={"evaluate": {"views": views}})
+    finished(tmp_path, "table2", "cifar10", "fm", 0, 0.9, choice=choice, plain_accuracy=0.88)
+    assert words in result_cell(cell_of(tmp_path, "table2", "cifar10", "fm"), "test").notes
+
+
 @pytest.mark.parametrize(("key", "value"), [("warm_up", 0.2), ("final", 0.1)])
 def test_a_schedule_that_was_set_by_hand_is_told(tmp_path, key, value):
     # keys that go with the length used to be left out, whoever had set them
