@@ -175,6 +175,20 @@ def test_the_body_is_convolutions_that_pool_before_they_normalise():
     torch.testing.assert_close(model(images), x, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("stem", ["whitening", "conv"])
+def test_the_memory_format_changes_nothing_and_is_kept(stem):
+    model = FastBackbone(3, (8, 8, 8), stem)
+    images = torch.randn(4, 3, 18, 25)
+    results = []
+    for layout in (torch.contiguous_format, torch.channels_last):
+        model.zero_grad()
+        maps = model.to(memory_format=layout)(images.contiguous(memory_format=layout))
+        assert maps.is_contiguous(memory_format=layout)
+        maps.square().sum().backward()
+        results.append((maps, [parameter.grad for parameter in model.parameters()]))
+    torch.testing.assert_close(*results, rtol=1e-3, atol=1e-3)
+
+
 def test_fast_capsules_route_full_votes_of_normalised_channels():
     model = travelled(FastCapsules(**SMALL, image_size=17))
     images = torch.randn(3, 1, 17, 17)

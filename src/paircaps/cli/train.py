@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from paircaps._utils.allocator import keep_freed_memory
 from paircaps._utils.plugins import load_plugins
 from paircaps._utils.words import counted
 from paircaps.cli.arguments import path
@@ -48,7 +50,8 @@ def _parser(recipes: Sequence[str]) -> Any:
     parser.add_argument("--out", type=str, default="", metavar="DIR", help="folder of the run")
     parser.add_argument(
         "--hours",
-        type=float,
+        type=str,
+        default="",
         metavar="H",
         help="time that the training may take on this machine: its length and schedule are changed to fit",
     )
@@ -86,9 +89,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
 
 
-def _hours(hours: float | None) -> float | None:
-    if hours is not None and not 0 < hours <= 10_000:
-        raise RecipeError(f"--hours must be a number above 0, at most 10,000, got {hours:g}")
+def _hours(text: str | None) -> float | None:
+    """The number of hours that the user gave; None for none."""
+    if not text:
+        return None
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = math.nan
+    if not 0 < hours <= 10_000:
+        raise RecipeError(f"--hours must be a number above 0 and of 10,000 at most, got {text!r}")
     return hours
 
 
@@ -99,6 +109,7 @@ def run_train(options: argparse.Namespace) -> int:
         return 0
     if options.out is None:
         raise RecipeError("--out DIR is missing: the folder of the run")
+    keep_freed_memory()
     result = train(options.recipe, options.out, fresh=options.fresh, quiet=options.quiet, hours=options.hours)
     print(_result_line(result))
     return 0

@@ -17,7 +17,7 @@ class LinearVotes(nn.Module):
     rows: int
     """P, the rows of a child and of a vote."""
 
-    positions: int
+    positions: int = 1
     """Number of positions that share their matrices; 1 if every child has matrices of its own.
 
     Votes that are shared can be cast from any other number of positions too.
