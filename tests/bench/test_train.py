@@ -1,6 +1,8 @@
 import pytest
 
+from paircaps.bench import train, train_profile
 from paircaps.bench.train import as_markdown, bench_train, stand_in_datasets
+from paircaps.errors import RecipeError
 from paircaps.training.recipe import Data
 from paircaps.training.recipes import load_recipe
 
@@ -15,7 +17,37 @@ def test_a_row_for_every_recipe(monkeypatch, tmp_path):
     assert 0.3 < row["share"] < 1
     assert row["low"] <= row["median"] <= row["high"]
     assert row["data"] == "noise of the same shape"
-    assert "| small | 4 | 9 |" in as_markdown(result)
+    assert 0 < row["convolutions"]["low"] <= row["convolutions"]["median"] < 1
+    assert row["fp32"]["low"] <= row["fp32"]["median"] <= row["fp32"]["high"]
+    text = as_markdown(result)
+    assert "| small | 4 | 9 |" in text
+    assert len({line.count("|") for line in text.splitlines() if line.startswith("|")}) == 1
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_precision_is_that_of_the_machine(precision, monkeypatch, tmp_path):
+    monkeypatch.setenv("PAIRCAPS_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(train, "choose_precision", lambda device: precision)
+    (row,) = bench_train({"small": load_recipe("table6", {"train": {"batch_size": 4}})}, seconds=0.01)["rows"]
+    assert row["precision"] == precision
+    assert (row["fp32"]["median"] == row["median"]) == (precision == "fp32")
+
+
+def test_what_the_bare_step_cannot_do_is_refused():
+    with pytest.raises(RecipeError, match=r"small: .* without accumulate, ema and sizes"):
+        bench_train({"small": load_recipe("table6", {"train": {"ema": 0.9}})})
+
+
+def test_a_profile_of_every_recipe(monkeypatch, tmp_path):
+    monkeypatch.setenv("PAIRCAPS_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    result = train_profile.bench_train_profile({"small": load_recipe("table6", {"train": {"batch_size": 4}})})
+    (profile,) = result["profiles"]
+    assert len(profile["operators"]) == train_profile.LARGEST + 1
+    assert sum(row["share"] for row in profile["operators"]) == pytest.approx(1)
+    assert {"aten::convolution_backward", "all others"} <= {row["operator"] for row in profile["operators"]}
+    assert "## small" in train_profile.as_markdown(result)
 
 
 def test_what_stands_in_has_the_same_shape(monkeypatch, tmp_path):

@@ -13,15 +13,16 @@ os.environ.setdefault(
 )  # otherwise the profiler writes to standard error when it starts and stops
 
 LARGEST = 8
-"""Operators with a row of their own; all others are added up."""
+"""Operators with a row of their own, if nothing else is asked for; all others are added up."""
 
 
-def profile_operators(run: Callable[[], object], repeats: int = 5) -> list[dict[str, Any]]:
+def profile_operators(run: Callable[[], object], repeats: int = 5, largest: int = LARGEST) -> list[dict[str, Any]]:
     """Profile a function: one row per operator, the slowest first, and one row for all others together.
 
     Args:
         run: function to profile, after one run to warm up.
         repeats: runs over which times are averaged.
+        largest: number of operators with a row of their own.
     """
     run()
     with profile(activities=[ProfilerActivity.CPU]) as profiled:
@@ -30,8 +31,8 @@ def profile_operators(run: Callable[[], object], repeats: int = 5) -> list[dict[
     spent = sorted(((e.key, e.count, e.self_cpu_time_total) for e in profiled.key_averages()), key=lambda row: -row[2])
     total = sum(microseconds for _, _, microseconds in spent)
     rows = [
-        *spent[:LARGEST],
-        ("all others", sum(n for _, n, _ in spent[LARGEST:]), sum(t for *_, t in spent[LARGEST:])),
+        *spent[:largest],
+        ("all others", sum(n for _, n, _ in spent[largest:]), sum(t for *_, t in spent[largest:])),
     ]
     return [
         {"operator": name, "calls": calls / repeats, "ms": time / 1e3 / repeats, "share": time / total}

@@ -1,9 +1,10 @@
-"""Speed of training, and the share of the time that the training loop itself takes.
+"""Speed of training, and the shares of the time that the training loop and the convolutions take.
 
 For every recipe the whole loop (loading and augmentation, forward, backward, the check for finite values, update,
-metrics, logs) is timed beside bare forward, backward and update on one batch in memory, one step of each in turn. Since
-noise of the machine differs from step to step, the share of forward, backward and update is measured within each step
-of the loop too.
+metrics, logs) is timed in fp32 and in the precision that ``auto`` chooses on this machine. In the same rounds, one step
+of each in turn, two limits are timed in the chosen precision: bare forward, backward and update on one batch in memory,
+and the convolutions of the network alone. Since noise of the machine differs from step to step, the share of forward,
+backward and update is measured within each step of the loop too.
 Where a dataset is not on this machine, another of the same cost takes its place: noise for a stored one, glyphs for
 digits.
 """
@@ -13,13 +14,15 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from paircaps._utils.machine import describe_machine, machine_line
-from paircaps.bench.timing import Timing, interleaved
+from paircaps.bench.convolutions import convolutions_of
+from paircaps.bench.timing import Timing, interleaved, ratio
 from paircaps.bench.train_step import train_step
 from paircaps.data import DataError, ImageDataset
 from paircaps.data.registry import dataset_metadata, offline_options, require_metadata
@@ -30,6 +33,7 @@ from paircaps.training.datasets import Datasets, hold_back, open_dataset
 from paircaps.training.distributed import Processes
 from paircaps.training.loop import Training
 from paircaps.training.recipe import Data, Recipe
+from paircaps.training.resolve import choose_precision
 from paircaps.training.run_folder import locked_folder
 
 GOAL = 0.97
@@ -42,7 +46,7 @@ _NOISE_IMAGES = 2048
 
 
 def bench_train(recipes: Mapping[str, Recipe], seconds: float = 10.0) -> dict[str, object]:
-    """Measure images a second of recipes, and the share of the bare speed that their loop reaches.
+    """Measure images a second of recipes, and the shares of the bare and the convolutions' speed that they reach.
 
     Args:
         recipes: recipes by name.
@@ -59,34 +63,74 @@ def bench_train(recipes: Mapping[str, Recipe], seconds: float = 10.0) -> dict[st
 
 
 def _bench_recipe(name: str, recipe: Recipe, seconds: float) -> dict[str, object]:
-    """Time the loop and the bare step of one recipe."""
-    if recipe.train.precision != "fp32" or recipe.train.accumulate > 1 or recipe.train.ema:
-        raise RecipeError(f"{name}: the bare step it would be timed beside is fp32, without accumulate and ema")
+    """Time the loop in both precisions, the bare step and the convolutions of one recipe."""
+    if recipe.train.accumulate > 1 or recipe.train.ema or recipe.train.sizes:
+        raise RecipeError(f"{name}: the bare step it would be timed beside is without accumulate, ema and sizes")
     datasets, source = stand_in_datasets(recipe.data)
-    # the loop runs in a temporary folder, beside a bare step of the same recipe
-    with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
-        folder = stack.enter_context(locked_folder(Path(place)))
-        training = Training(recipe, folder, Processes(), choose_device(recipe.run), quiet=True, datasets=datasets)
-        training.open_log(stack)
-        batch = training_loader(recipe, datasets, Processes()).batch(0, 0)
-        bare = train_step(recipe, build_objective(recipe, datasets, choose_device(recipe.run)), batch)
+    chosen = in_chosen_precision(recipe)
+    with ExitStack() as stack:
+        training = stack.enter_context(open_training(chosen, datasets))
+        batch = training_loader(chosen, datasets, Processes()).batch(0, 0)
+        bare = train_step(chosen, build_objective(chosen, datasets, choose_device(chosen.run)), batch)
+        loop, cases = LoopStep(training), {"bare": bare, "convolutions": convolutions_of(bare)}
+        if chosen.train.precision != "fp32":
+            cases["fp32"] = LoopStep(stack.enter_context(open_training(_in_precision(recipe, "fp32"), datasets)))
         steps = _steps_in(bare, seconds)
-        loop_step = LoopStep(training)
-        timings = interleaved({"loop": loop_step, "bare": bare}, steps, warm_up=WARM_UP)
+        timings = interleaved({"loop": loop, **cases}, steps, warm_up=WARM_UP)
         checkpoint = _checkpoint_seconds(training)
-    images = recipe.train.batch_size
-    loop, alone = timings["loop"], timings["bare"]
     return {
         "recipe": name,
         "data": source,
         "batch_size": recipe.train.batch_size,
         "steps": steps,
-        **_rates(loop, images),
-        "bare": images / alone.median,
-        "ratio": alone.median / loop.median,
-        "share": loop_step.share(),
+        "precision": chosen.train.precision,
+        **_rows_of(timings, recipe.train.batch_size),
+        "share": loop.share(),
         "checkpoint_seconds": checkpoint,
     }
+
+
+def _rows_of(timings: dict[str, Timing], images: int) -> dict[str, object]:
+    """Images a second of every case, and the ratios of their times, from steps of so many images."""
+    loop, bare = timings["loop"], timings["bare"]
+    plain = timings.get("fp32", loop)  # the loop itself, where auto chooses fp32
+    return {
+        **_rates(loop, images),
+        "fp32": _rates(plain, images),
+        "faster": _spread(ratio(plain, loop)),
+        "bare": images / bare.median,
+        "ratio": bare.median / loop.median,
+        "convolutions": _spread(ratio(timings["convolutions"], loop)),
+    }
+
+
+def in_chosen_precision(recipe: Recipe) -> Recipe:
+    """A recipe in the precision that ``auto`` chooses on this machine, whatever its own is."""
+    return _in_precision(recipe, choose_precision(choose_device(recipe.run)))
+
+
+def _in_precision(recipe: Recipe, precision: str) -> Recipe:
+    return replace(recipe, train=replace(recipe.train, precision=precision))
+
+
+@contextmanager
+def open_training(recipe: Recipe, datasets: Datasets) -> Iterator[Training]:
+    """Training of a recipe that is ready for its first step, in a temporary folder.
+
+    Args:
+        recipe: the recipe.
+        datasets: its images.
+    """
+    with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
+        folder = stack.enter_context(locked_folder(Path(place)))
+        training = Training(recipe, folder, Processes(), choose_device(recipe.run), quiet=True, datasets=datasets)
+        training.open_log(stack)
+        yield training
+
+
+def _spread(timing: Timing) -> dict[str, float]:
+    """Median and quartiles."""
+    return {"median": timing.median, "low": timing.low, "high": timing.high}
 
 
 def _rates(timing: Timing, images: int) -> dict[str, float]:
@@ -186,19 +230,44 @@ def as_markdown(result: dict) -> str:
         "",
         f"`paircaps bench train {' '.join(result['recipes'])} --seconds {result['seconds']:g}`",
         "",
-        "Images a second of the whole loop, with quartiles, beside bare forward, backward and update on one batch in "
-        "memory; one step of each in turn, medians over all steps. Their ratio is as noisy as the machine; the "
-        "share of a step's time that is forward, backward and update is taken within each step, and should be "
+        "Images a second of the whole loop, with quartiles, in the precision that `auto` chooses here and in fp32, "
+        "beside bare forward, backward and update on one batch in memory, and beside the network's convolutions alone, "
+        "forward and backward; one step of each in turn, medians over all steps. The last two are in the chosen "
+        "precision. The convolutions' share is their time alone over that of a step, round by round: 100 % would be "
+        "their own limit. The ratio of loop and bare step is as noisy as the machine; the share of a step's time that "
+        "is forward, backward and update is taken within each step, and should be "
         f"{100 * result['goal']:.0f} % or more. {machine_line(result['machine'])}.",
         "",
-        "| recipe | batch | steps | images a second | quartiles | bare | loop / bare | share | a checkpoint | data |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| recipe | batch | steps | precision | images a second | quartiles | in fp32 | quartiles | faster than fp32 | "
+        "bare | loop / bare | share | convolutions' share | quartiles | a checkpoint | data |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        *(_row_as_markdown(row) for row in result["rows"]),
     ]
-    for row in result["rows"]:
-        spread = f"{row['low']:,.0f} to {row['high']:,.0f}"
-        lines.append(
-            f"| {row['recipe']} | {row['batch_size']} | {row['steps']} | {row['median']:,.0f} | {spread} | "
-            f"{row['bare']:,.0f} | {100 * row['ratio']:.1f} % | {100 * row['share']:.1f} % | "
-            f"{row['checkpoint_seconds']:.2f} s | {row['data']} |"
-        )
     return "\n".join(lines) + "\n"
+
+
+def _row_as_markdown(row: dict) -> str:
+    """Format the measurements of one recipe as a row of the table."""
+    plain, limit = row["fp32"], row["convolutions"]
+    cells = [
+        row["recipe"],
+        row["batch_size"],
+        row["steps"],
+        row["precision"],
+        *_rate_cells(row),
+        *_rate_cells(plain),
+        f"{row['faster']['median']:.2f} ×",
+        f"{row['bare']:,.0f}",
+        f"{100 * row['ratio']:.1f} %",
+        f"{100 * row['share']:.1f} %",
+        f"{100 * limit['median']:.1f} %",
+        f"{100 * limit['low']:.1f} to {100 * limit['high']:.1f} %",
+        f"{row['checkpoint_seconds']:.2f} s",
+        row["data"],
+    ]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _rate_cells(rates: dict[str, float]) -> list[str]:
+    """Median and quartiles of images a second, as two cells."""
+    return [f"{rates['median']:,.0f}", f"{rates['low']:,.0f} to {rates['high']:,.0f}"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +14,7 @@ from paircaps.losses import Objective
 from paircaps.training.assemble import memory_format
 from paircaps.training.optimiser import create_optimiser
 from paircaps.training.recipe import Recipe
+from paircaps.training.step import HALF
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class TrainStep:
         images: images of the batch, (B, C, H, W).
         labels: classes, (B,) or (B, D).
         originals: images that reconstructions are compared with.
+        half: half precision of autocast, or None for that of the weights.
     """
 
     objective: Objective
@@ -31,10 +35,16 @@ class TrainStep:
     images: Tensor
     labels: Tensor
     originals: Tensor
+    half: torch.dtype | None = None
 
     def forward(self) -> Tensor:
         """Return the mean loss of the batch."""
-        return self.objective(self.images, self.labels, self.originals).loss / len(self.images)
+        with self._autocast():
+            return self.objective(self.images, self.labels, self.originals).loss / len(self.images)
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        """Context of the precision, which the backward pass then keeps."""
+        return torch.autocast(self.images.device.type, self.half) if self.half else contextlib.nullcontext()
 
     def __call__(self) -> None:
         """Take one step."""
@@ -44,10 +54,10 @@ class TrainStep:
 
 
 def train_step(recipe: Recipe, objective: Objective, batch: Batch) -> TrainStep:
-    """Build a training step in the memory format of a recipe, on the device of the objective.
+    """Build a training step in the memory format and precision of a recipe, on the device of the objective.
 
     Args:
-        recipe: its optimiser and memory format are used.
+        recipe: its optimiser, memory format and precision are used; ``auto`` is fp32 here.
         objective: network and loss to train.
         batch: images and labels of every step.
     """
@@ -56,4 +66,5 @@ def train_step(recipe: Recipe, objective: Objective, batch: Batch) -> TrainStep:
     batch = batch.to(next(objective.parameters()).device)
     images = batch.images.contiguous(memory_format=layout)
     optimiser = create_optimiser(recipe.optimiser, objective)
-    return TrainStep(objective, optimiser, images, batch.targets, batch.reconstruction_target)
+    half = HALF.get(recipe.train.precision)
+    return TrainStep(objective, optimiser, images, batch.targets, batch.reconstruction_target, half)

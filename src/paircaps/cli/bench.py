@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from paircaps.bench import data, layer, plots, scaling, table1, train
+from paircaps._utils.allocator import keep_freed_memory
+from paircaps._utils.words import counted
+from paircaps.bench import data, layer, plots, scaling, table1, train, train_profile
 from paircaps.cli.output import require_places, show_result
 from paircaps.paper.inference_times import paper_times
 from paircaps.training.recipes import list_recipes, load_recipe
@@ -20,10 +22,14 @@ def run_data(options: argparse.Namespace) -> int:
 
 
 def run_train(options: argparse.Namespace) -> int:
-    """Measure the images a second of training, by recipe."""
+    """Measure the images a second of training, by recipe, or profile its steps."""
     require_places(options.out)
     recipes = {name: load_recipe(name) for name in options.recipes or list_recipes()}
-    print(f"timing the loop of {len(recipes)} recipes, {2 * options.seconds} seconds each ...", file=sys.stderr)
+    keep_freed_memory()  # as in a training
+    if options.profile:
+        return show_result(train_profile.bench_train_profile(recipes, _say), train_profile.as_markdown, options)
+    seconds = f"{4 * options.seconds} seconds or more each"
+    print(f"timing the loop of {counted(len(recipes), 'recipe')}, {seconds} ...", file=sys.stderr)
     return show_result(train.bench_train(recipes, float(options.seconds)), train.as_markdown, options)
 
 

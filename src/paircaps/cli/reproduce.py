@@ -6,6 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from paircaps._utils.allocator import keep_freed_memory
 from paircaps.errors import RecipeError
 from paircaps.paper.experiments import ALL, experiments, find_experiments
 from paircaps.paper.plan import RUNS, Choice, describe_experiments
@@ -38,6 +39,7 @@ def run_reproduce(options: argparse.Namespace) -> int:
         changes=_changes(options.set),
     )
     require_known_choice(wanted, choice)
+    keep_freed_memory()
     summary = reproduce(wanted, options.out, choice, hours=options.hours, say=_say, quiet=options.quiet)
     if (options.out / RUNS).is_dir():
         _print_files(write_report(options.out))

@@ -19,7 +19,9 @@ from paircaps.training.optimiser import set_rates
 from paircaps.training.recipe import Recipe
 from paircaps.training.state import State, Sums
 
-_HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
+HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
+"""Precisions of autocast, by the values of ``train.precision``."""
+
 FIRST_SCALE, LEAST_SCALE, GROW_AFTER = 2.0**16, 2.0**-10, 2000
 """First and highest scale of the loss under fp16, the lowest one, and the steps without overflow before it doubles."""
 
@@ -123,7 +125,7 @@ class Stepper:
         return images.contiguous(memory_format=self.format), labels, originals
 
     def _autocast(self) -> Any:
-        half = _HALF.get(self.recipe.train.precision)
+        half = HALF.get(self.recipe.train.precision)
         return torch.autocast(self.device.type, half) if half else contextlib.nullcontext()
 
     def _no_sync(self, more_to_come: bool) -> Any:

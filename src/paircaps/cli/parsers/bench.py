@@ -63,6 +63,7 @@ def _declare_train(parser: CommandParser) -> None:
     )
     suggest(recipes, shipped_recipes)
     parser.add_argument("--seconds", type=whole_number(1), default=10, help="seconds of every case (%(default)s)")
+    parser.add_argument("--profile", action="store_true", help="show which operators take the time of a step instead")
     add_output(parser, "bench:run_train")
 
 
