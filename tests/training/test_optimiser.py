@@ -360,6 +360,9 @@ def test_a_rate_of_zero_freezes_a_weight(settings):
         with_random_gradients(module)
         optimiser.step()
     assert {name for name, value in module.named_parameters() if torch.equal(value, before[name])} == set(frozen)
+    assert {name for name, value in module.named_parameters() if not value.requires_grad} == set(frozen)
+    with pytest.raises(RecipeError, match="all weights are frozen"):
+        create_optimiser(Optimiser(**settings, rates={"*": 0.0}), network())
 
 
 @pytest.mark.parametrize("name", ["adam", "muon"])

@@ -30,13 +30,17 @@ def create_optimiser(settings: Optimiser, module: nn.Module) -> torch.optim.Opti
 
     Args:
         settings: section ``optimiser`` of the recipe.
-        module: network to train.
+        module: network to train; weights whose factor in ``rates`` is 0 are frozen, and get no gradient any more.
 
     Raises:
         RecipeError: if a pattern of ``rates`` matches no parameter.
     """
     named = {name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad}
     _require_matches(settings.rates, named)
+    for name in [name for name in named if _factor(name, settings.rates) == 0]:
+        named.pop(name).requires_grad_(False)
+    if not named:
+        raise RecipeError("optimiser.rates: all weights are frozen: at least one needs a factor above 0")
     if settings.name != "muon":
         groups = _groups(named, module, settings, settings.lr)
         return _plain_optimiser(settings.name, groups, settings)
