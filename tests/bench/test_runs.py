@@ -49,6 +49,8 @@ def test_numbers_are_those_of_the_folder(folders):
     assert run.plain_accuracy == 100 * test["plain_accuracy"]
     epochs = [row for row in rows if row["kind"] == "epoch"]
     assert [value for _, value in run.curve] == [100 * row["validation_accuracy"] for row in epochs]
+    start = json.loads((folders[1] / "timing.jsonl").read_text().splitlines()[0])
+    assert run.commit == start["machine"]["commit"], "the code that was loaded, not what is checked out at the end"
     assert 0 < run.curve[0][0] <= run.curve[1][0] <= run.minutes
 
 

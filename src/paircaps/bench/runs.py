@@ -13,10 +13,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from paircaps._utils.figures import as_png, new_figure
 from paircaps.errors import TrainingError
-from paircaps.model_files import load, read_metadata
-from paircaps.models import count_parameters
+from paircaps.model_files import read_metadata
+from paircaps.models import count_parameters, create_model
 from paircaps.training.recipe import Recipe, Run
 from paircaps.training.recipe_io import to_toml
 from paircaps.training.run_folder import existing_folder
@@ -38,7 +40,7 @@ class FinishedRun:
         plain_accuracy: of the test without other views of the images, in percent.
         minutes: time of the training.
         threads: number of threads.
-        commit: commit of the code.
+        commit: commit of the code at each start, each once.
         curve: minutes and validation accuracy in percent, after each validation.
         group: settings of the recipe without its seed: trainings with the same ones are put together.
     """
@@ -79,7 +81,8 @@ def read_run(folder: Path) -> FinishedRun:
     run = existing_folder(folder)
     if not run.model.exists():
         raise TrainingError(f"{folder}: no finished training: it has no {run.model.name}")
-    recipe, trained = run.read_recipe(), read_metadata(folder)["trained"]
+    recipe, metadata = run.read_recipe(), read_metadata(folder)
+    trained = metadata["trained"]
     metrics, timing = _rows(run.metrics), _rows(run.timing)
     test = [row for row in metrics if row["kind"] == "test"][-1]
     minutes = minutes_by_step(timing)
@@ -91,17 +94,23 @@ def read_run(folder: Path) -> FinishedRun:
     return FinishedRun(
         str(folder),
         _network_in_words(recipe),
-        count_parameters(load(folder).model),
+        _count_parameters(metadata),
         f"{trained['tested_on']} ({trained['note']})" if trained.get("note") else trained["tested_on"],
         recipe.train.seed,
         100 * test["accuracy"],
         100 * test.get("plain_accuracy", test["accuracy"]),
         max(minutes.values(), default=0.0),
         trained["machine"]["threads"],
-        trained["machine"]["commit"],
+        " and ".join(dict.fromkeys(row["machine"]["commit"] for row in timing if "start" in row)),
         curve,
         to_toml(replace(recipe, train=replace(recipe.train, seed=0), run=Run())),
     )
+
+
+def _count_parameters(metadata: dict[str, Any]) -> int:
+    """Number of trained weights of a model by its description, without its weights."""
+    with torch.device("meta"):
+        return count_parameters(create_model(metadata["model"], **metadata["arguments"]))
 
 
 def _network_in_words(recipe: Recipe) -> str:
