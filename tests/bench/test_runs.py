@@ -1,6 +1,7 @@
 """Accuracy and time of finished trainings."""
 
 import json
+import shutil
 
 import pytest
 
@@ -71,3 +72,10 @@ def test_a_training_that_is_not_finished_is_refused(folders, tmp_path):
         read_run(tmp_path)
     with pytest.raises(TrainingError, match="no such folder"):
         bench_runs([tmp_path / "nowhere"])
+
+
+def test_metrics_without_a_test_are_a_sentence(folders, tmp_path):
+    damaged = shutil.copytree(folders[0], tmp_path / "run")
+    (damaged / "metrics.jsonl").write_text("")
+    with pytest.raises(TrainingError, match=r"metrics.jsonl: has no row of a test"):
+        read_run(damaged)

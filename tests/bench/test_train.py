@@ -2,7 +2,11 @@ import pytest
 
 from paircaps.bench import train, train_profile
 from paircaps.bench.train import as_markdown, bench_train, stand_in_datasets
+from paircaps.bench.train_step import train_step
+from paircaps.data import Loader
 from paircaps.errors import RecipeError
+from paircaps.training.assemble import build_objective, choose_device
+from paircaps.training.optimiser import HIGHEST_RATE
 from paircaps.training.recipe import Data
 from paircaps.training.recipes import load_recipe
 
@@ -32,6 +36,14 @@ def test_the_precision_is_that_of_the_machine(precision, monkeypatch, tmp_path):
     (row,) = bench_train({"small": load_recipe("table6", {"train": {"batch_size": 4}})}, seconds=0.01)["rows"]
     assert row["precision"] == precision
     assert (row["fp32"]["median"] == row["median"]) == (precision == "fp32")
+
+
+def test_the_bare_step_knows_weights_by_the_names_of_a_training():
+    recipe = load_recipe("table6", {"train": {"batch_size": 4}, "optimiser": {"rates": {"model.*": 0.5}}})
+    dataset, _ = stand_in_datasets(recipe.data)
+    objective = build_objective(recipe, dataset, choose_device(recipe.run))
+    step = train_step(recipe, objective, Loader(dataset.train, 4).batch(0, 0))
+    assert {group[HIGHEST_RATE] for group in step.optimiser.param_groups} == {0.5 * recipe.optimiser.lr}
 
 
 def test_what_the_bare_step_cannot_do_is_refused():

@@ -25,6 +25,15 @@ def test_a_step_of_every_kind_can_be_timed(name):
     assert measure_step(load_recipe(name)) > 0
 
 
+def test_a_step_is_timed_in_the_precision_that_the_training_will_choose(monkeypatch):
+    seen, build = [], room.build_objective
+    monkeypatch.setattr(room, "build_objective", lambda recipe, *rest: seen.append(recipe) or build(recipe, *rest))
+    monkeypatch.setattr(room, "choose_precision", lambda device: "bf16")
+    measure_step(load_recipe("table6"))
+    measure_step(load_recipe("table6", {"train": {"precision": "fp32"}}))
+    assert [recipe.train.precision for recipe in seen] == ["bf16", "fp32"]
+
+
 @pytest.mark.usefixtures("slow")
 def test_what_was_measured_is_kept_and_the_rest_is_estimated():
     estimate = StepTimes().find("table3", "fm")

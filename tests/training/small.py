@@ -13,7 +13,7 @@ OPTIONS = {
     "augment.flip": "true",
     "augment.contrast": "[0.5,1.5]",
     "loss.decoder": "dense",
-    "model.options.widths": "[8,8,8]",
+    "model.options.widths": "[16,16,8]",
     "model.options.primary_groups": 2,
     "evaluate.settle": 2,
     "run.checkpoint_every": 4,

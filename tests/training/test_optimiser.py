@@ -384,3 +384,14 @@ def test_every_group_gets_its_share_of_its_highest_rate(share):
     assert {group[HIGHEST_RATE] for group in optimiser.param_groups} == {0.4, 0.02, 0.01}
     for group in optimiser.param_groups:
         assert group["lr"] == group[HIGHEST_RATE] * share
+
+
+@pytest.mark.parametrize("muon_on", ["filters", "matrices"])
+def test_muon_without_a_filter_that_is_trained_leaves_all_to_the_rest(muon_on):
+    module = network()
+    kept = [name for name, parameter in module.named_parameters() if parameter.dim() == 1]
+    rates = {"*": 0.0} | dict.fromkeys(kept, 1.0)
+    optimiser = create_optimiser(Optimiser("muon", muon_on=muon_on, rest="adamw", rest_lr=0.5, rates=rates), module)
+    assert isinstance(optimiser, torch.optim.AdamW)
+    assert names_of(module, optimiser.param_groups) == set(kept)
+    assert {group[HIGHEST_RATE] for group in optimiser.param_groups} == {0.5}

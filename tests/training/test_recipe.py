@@ -198,6 +198,13 @@ def test_the_mirror_images_of_an_earlier_version_are_views(mirror, views):
     assert "mirror" not in to_toml(recipe)
 
 
+def test_mirror_images_of_an_earlier_version_count_above_the_views_of_a_base(tmp_path):
+    (tmp_path / "mine.toml").write_text('base = "fast-cifar10"\n[evaluate]\nmirror = false\n')
+    assert load_recipe(tmp_path / "mine.toml").evaluate.views == "none"
+    assert load_recipe("fast-cifar10", {"evaluate": {"mirror": True}}).evaluate.views == "flip"
+    assert load_recipe(tmp_path / "mine.toml", {"evaluate": {"views": "shift"}}).evaluate.views == "shift"
+
+
 def test_rates_by_name_survive_their_own_text_in_their_order():
     rates = {"*.bias": 2.0, "layers.*": 0.5, "layers.0.*": 0.0}
     recipe = load_recipe("glyphs", {"optimiser": {"rates": rates}})

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from paircaps.errors import RecipeError
+from paircaps.errors import RecipeError, TrainingError
 from paircaps.training import resolve as resolving
 from paircaps.training import train
 from paircaps.training.distributed import Processes
@@ -23,6 +23,7 @@ from paircaps.training.resolve import (
     with_length,
 )
 from paircaps.training.run_folder import RunFolder
+from paircaps.training.schedule import with_length_of
 
 CPU = torch.device("cpu")
 SMALL = {
@@ -76,8 +77,18 @@ def test_a_resume_takes_as_many_threads_as_before(monkeypatch, threads, tmp_path
     train(recipe, tmp_path / "run")
     (tmp_path / "run" / "model.json").unlink()  # not finished any more
     monkeypatch.setattr(resolving, "free_cores", lambda: 1)
-    train(recipe, tmp_path / "run")
-    assert torch.get_num_threads() == 2
+    assert train(recipe, tmp_path / "run").trained["machine"]["threads"] == 2
+
+
+def test_a_training_leaves_the_number_of_threads_alone(monkeypatch, threads, tmp_path):
+    # else a next one in this process, as of `paircaps reproduce`, could never take more than this one
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    torch.set_num_threads(4)
+    recipe = small(train={"steps": 1}, run={"threads": "auto"})
+    for free in (1, 2):
+        monkeypatch.setattr(resolving, "free_cores", lambda free=free: free)
+        assert train(recipe, tmp_path / str(free)).trained["machine"]["threads"] == free
+        assert torch.get_num_threads() == 4
 
 
 @pytest.mark.parametrize(("fast", "expected"), [(True, "bf16"), (False, "fp32")])
@@ -130,6 +141,28 @@ def test_times_are_those_of_real_steps_and_leave_the_random_numbers_alone():
     assert 0 < times.validation < times.test
 
 
+def test_the_share_of_a_process_need_not_divide_into_the_parts_of_a_batch(monkeypatch):
+    monkeypatch.setattr(resolving, "_TIMED_SECONDS", 0.0)
+    recipe = small(train={"epochs": 1, "batch_size": 36, "accumulate": 4})
+    assert measure_times(recipe, resolving.load_datasets(recipe.data), CPU, world_size=2).step > 0
+
+
+def test_every_timed_step_has_a_batch_of_its_own(monkeypatch):
+    # batches that are kept and taken again would cost memory, and no time for their augmentation
+    monkeypatch.setattr(resolving, "_FEWEST_STEPS", 12)
+    monkeypatch.setattr(resolving, "_TIMED_SECONDS", 0.0)
+    seen, step = [], resolving.Stepper.__call__
+
+    def noted(stepper, batch, *arguments):
+        seen.append(batch)
+        return step(stepper, batch, *arguments)
+
+    monkeypatch.setattr(resolving.Stepper, "__call__", noted)
+    recipe = small(train={"epochs": 1})  # of 5 batches
+    measure_times(recipe, resolving.load_datasets(recipe.data), CPU)
+    assert len({id(batch) for batch in seen}) == len(seen) == 13
+
+
 def test_a_training_within_hours_says_what_it_expects(monkeypatch):
     monkeypatch.setattr(resolving, "measure_times", lambda *_: MeasuredTimes(0.5, 3.0, 10.0))
     fitted, sentence = fit_to_hours(small(train={"epochs": 1}), 0.1, CPU)
@@ -153,6 +186,17 @@ def test_a_run_that_has_begun_keeps_its_length(monkeypatch, tmp_path):
     begun = RunFolder(tmp_path / "run").read_recipe()
     again = resolve(recipe, begun, CPU, 5.0, Processes(), quiet=True)
     assert (again.train.epochs, again.schedule) == (begun.train.epochs, begun.schedule)
+    other = small(schedule={"name": "cosine", "warm_up": 0})
+    with pytest.raises(TrainingError, match=r"schedule.name: \"one-cycle\" there, \"cosine\" here"):
+        train(other, tmp_path / "run", hours=12 / 3600)
+
+
+def test_a_run_that_has_begun_keeps_only_what_was_stretched():
+    given = Schedule("drops", drops=(5, 8), warm_up=1, factor=0.2)
+    begun = Schedule("drops", drops=(10, 16), warm_up=2, factor=0.1)
+    assert with_length_of(given, begun) == replace(begun, factor=0.2)
+    cycle = Schedule("one-cycle", warm_up=0.3)
+    assert with_length_of(cycle, Schedule("one-cycle", warm_up=0.5)) == cycle
 
 
 def test_schedules_in_epochs_are_stretched_and_others_stay():

@@ -84,7 +84,10 @@ def read_run(folder: Path) -> FinishedRun:
     recipe, metadata = run.read_recipe(), read_metadata(folder)
     trained = metadata["trained"]
     metrics, timing = _rows(run.metrics), _rows(run.timing)
-    test = [row for row in metrics if row["kind"] == "test"][-1]
+    tests = [row for row in metrics if row["kind"] == "test"]
+    if not tests:
+        raise TrainingError(f"{run.metrics}: has no row of a test, so no training is finished here")
+    test = tests[-1]
     minutes = minutes_by_step(timing)
     curve = [
         (_at(minutes, row["step"]), 100 * row["validation_accuracy"])

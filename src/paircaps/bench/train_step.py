@@ -65,6 +65,6 @@ def train_step(recipe: Recipe, objective: Objective, batch: Batch) -> TrainStep:
     objective.to(memory_format=layout).train()  # pyright: ignore[reportCallIssue]
     batch = batch.to(next(objective.parameters()).device)
     images = batch.images.contiguous(memory_format=layout)
-    optimiser = create_optimiser(recipe.optimiser, objective)
+    optimiser = create_optimiser(recipe.optimiser, objective.network)
     half = HALF.get(recipe.train.precision)
     return TrainStep(objective, optimiser, images, batch.targets, batch.reconstruction_target, half)

@@ -36,7 +36,7 @@ class CapsuleLayer(nn.Module):
         tile: children in a tile; None takes :func:`paircaps.votes.tile_children`.
         positions: number of positions at which the children lie and that share their vote matrices; children are
             ordered position by position, as PrimaryCapsules orders them. 1 gives every child matrices of its own; with
-            more, the layer also takes the children of any other number of positions.
+            more, the layer also takes children of any other number of positions, unless each vote has its own norm.
     """
 
     def __init__(

@@ -27,6 +27,7 @@ from paircaps.paper.network_size import known_multiplications, noise_images
 from paircaps.training.assemble import build_objective, choose_device
 from paircaps.training.datasets import Datasets
 from paircaps.training.recipe import Recipe, Run
+from paircaps.training.resolve import choose_precision
 
 _TIMED_IMAGES = 32
 """Images of a timed step; a whole batch takes longer in proportion."""
@@ -45,9 +46,10 @@ def measure_step(recipe: Recipe) -> float:
     """Seconds of a training step for one image, from steps on a small batch of noise."""
     from paircaps.bench.train_step import train_step  # which the listing does without
 
-    dataset = noise_images(recipe, _TIMED_IMAGES)
-    few = replace(recipe, train=replace(recipe.train, batch_size=_TIMED_IMAGES))
-    objective = build_objective(few, Datasets(dataset, None, dataset), choose_device(recipe.run))
+    dataset, device = noise_images(recipe, _TIMED_IMAGES), choose_device(recipe.run)
+    precision = choose_precision(device) if recipe.train.precision == "auto" else recipe.train.precision
+    few = replace(recipe, train=replace(recipe.train, batch_size=_TIMED_IMAGES, precision=precision))
+    objective = build_objective(few, Datasets(dataset, None, dataset), device)
     step = train_step(few, objective, Loader(dataset, _TIMED_IMAGES).batch(0, 0))
     step()  # the first one allocates
     return min(_timed(step), _timed(step)) / _TIMED_IMAGES

@@ -12,6 +12,7 @@ from paircaps.data import Augmentation, ImageDataset, Loader
 from paircaps.errors import RecipeError
 from paircaps.losses import Objective
 from paircaps.model_files import contiguous
+from paircaps.models import ImageModel
 from paircaps.network import Network, NetworkSpec, Preparation
 from paircaps.training.datasets import Datasets, augmentation
 from paircaps.training.distributed import Processes
@@ -21,9 +22,9 @@ from paircaps.training.schedule import images_per_step, steps_per_epoch
 FITTED_IMAGES = 5000
 """Number of training images from which a network computes what it does not learn by steps."""
 
-_LEAST_CHANNELS = 8
+_LEAST_CHANNELS = 16
 """Fewest input channels of a strided 1×1 convolution for channels_last: with fewer, torch 2.13 writes past the end of
-its memory on CPUs (LOG.md)."""
+its memory on CPUs, with 8 and 12 of them where threads are 3, 5, 6 or 7 (LOG.md)."""
 
 
 def choose_device(run: Run) -> torch.device:
@@ -92,6 +93,8 @@ def fit_network(network: Network, images: ImageDataset, processes: Processes) ->
         images: training images.
         processes: all processes of the training.
     """
+    if type(network.model).fit is ImageModel.fit:
+        return  # nothing to fit
     if processes.first:
         network.fit(images.batch(range(min(len(images), FITTED_IMAGES))).images)
     if processes.world_size > 1:

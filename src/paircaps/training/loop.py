@@ -86,8 +86,9 @@ def train(
     if not isinstance(recipe, Recipe):
         raise TypeError(f"recipe must be a Recipe, as load_recipe('glyphs') gives, got {recipe!r}")
     device = choose_device(recipe.run)
-    set_threads(recipe.run)
     with ExitStack() as stack:
+        stack.callback(torch.set_num_threads, torch.get_num_threads())  # a next training chooses among as many
+        set_threads(recipe.run)
         processes = stack.enter_context(joined_processes(device.type))
         folder = RunFolder(Path(out).expanduser())
         try:

@@ -47,6 +47,9 @@ def create_optimiser(settings: Optimiser, module: nn.Module) -> torch.optim.Opti
     orthogonal = {id(parameter) for parameter in _orthogonal(module, settings.muon_on)}
     taken = {name: parameter for name, parameter in named.items() if id(parameter) in orthogonal}
     rest = {name: parameter for name, parameter in named.items() if id(parameter) not in orthogonal}
+    rest_groups = _groups(rest, module, settings, settings.rest_lr)
+    if not taken:  # all filters are frozen
+        return _plain_optimiser(settings.rest, rest_groups, settings)
     muon = Muon(
         _groups(taken, module, settings, settings.lr),
         settings.lr,
@@ -55,9 +58,7 @@ def create_optimiser(settings: Optimiser, module: nn.Module) -> torch.optim.Opti
         rescale=settings.rescale,
         iterations=settings.muon_iterations,
     )
-    if not rest:
-        return muon
-    return Combined(muon, _plain_optimiser(settings.rest, _groups(rest, module, settings, settings.rest_lr), settings))
+    return Combined(muon, _plain_optimiser(settings.rest, rest_groups, settings)) if rest else muon
 
 
 def set_rates(optimiser: torch.optim.Optimizer, share: float) -> None:

@@ -40,7 +40,7 @@ def recipe_from_tree(tree: Mapping[str, Any]) -> Recipe:
     Raises:
         RecipeError: if a section or key is unknown or a value is not allowed; the message names it.
     """
-    parsed = _check_types(_with_present_keys(tree))
+    parsed = _check_types(with_present_keys(tree))
     sections = {}
     for name, kind in SECTIONS.items():
         values = {part.name: parsed[f"{name}.{part.name}"] for part in fields(kind)}
@@ -52,11 +52,14 @@ def recipe_from_tree(tree: Mapping[str, Any]) -> Recipe:
     return Recipe(**sections)
 
 
-def _with_present_keys(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A tree of an earlier version with the keys of this one: ``evaluate.mirror`` has become ``evaluate.views``."""
+def with_present_keys(tree: Mapping[str, Any]) -> RecipeTree:
+    """A tree of an earlier version with the keys of this one: ``evaluate.mirror`` has become ``evaluate.views``.
+
+    Trees are changed before they are merged: ``mirror`` above ``views`` of a base counts, and the other way round.
+    """
     section = tree.get("evaluate")
     if not isinstance(section, Mapping) or not isinstance(section.get("mirror"), bool):
-        return tree
+        return dict(tree)
     views = {"views": "flip" if section["mirror"] else "none"}
     return {**tree, "evaluate": views | {key: value for key, value in section.items() if key != "mirror"}}
 
@@ -188,7 +191,7 @@ def parse_toml(text: str, name: str) -> RecipeTree:
         name: name of the file, for the error message.
     """
     try:
-        return tomllib.loads(text)
+        return with_present_keys(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(f"{name}: not TOML: {error}") from None
 

@@ -5,13 +5,14 @@ They are decided once, when a run begins, and kept in its ``config.toml``, so th
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from itertools import cycle
+from itertools import chain, count
 
 import torch
 
@@ -25,7 +26,7 @@ from paircaps.training.evaluation import Evaluator
 from paircaps.training.optimiser import create_optimiser
 from paircaps.training.recipe import Recipe, Run
 from paircaps.training.recipe_io import parse_toml, recipe_from_tree, to_toml
-from paircaps.training.schedule import count_steps, images_per_step, steps_per_epoch, stretched
+from paircaps.training.schedule import count_steps, images_per_step, steps_per_epoch, stretched, with_length_of
 from paircaps.training.state import Counters, State
 from paircaps.training.step import Stepper
 
@@ -78,7 +79,8 @@ def resolve(
         return recipe
     if begun is not None:
         length = {"epochs": begun.train.epochs, "steps": begun.train.steps}
-        return replace(recipe, train=replace(recipe.train, **length), schedule=begun.schedule)
+        schedule = with_length_of(recipe.schedule, begun.schedule)
+        return replace(recipe, train=replace(recipe.train, **length), schedule=schedule)
     fitted, expectation = fit_to_hours(recipe, hours, device, processes.world_size)
     if not quiet:
         print(expectation, file=sys.stderr, flush=True)
@@ -152,7 +154,9 @@ def measure_times(recipe: Recipe, datasets: Datasets, device: torch.device, worl
         world_size: number of processes that share each batch; the share of one is timed, alone.
     """
     alone = Processes()
-    share = replace(recipe, train=replace(recipe.train, batch_size=max(1, recipe.train.batch_size // world_size)))
+    batch_size = max(1, recipe.train.batch_size // world_size)
+    parts = math.gcd(recipe.train.accumulate, batch_size)  # accumulate must divide the batch size
+    share = replace(recipe, train=replace(recipe.train, batch_size=batch_size, accumulate=parts))
     objective = build_objective(share, datasets, device)
     loader = training_loader(share, datasets, alone)
     layout = memory_format(share, objective)
@@ -162,7 +166,7 @@ def measure_times(recipe: Recipe, datasets: Datasets, device: torch.device, worl
     state = State(network, create_optimiser(share.optimiser, network), None, Counters())
     stepper = Stepper(share, objective, state, alone, device, layout)
     images = images_per_step(len(datasets.train), share.train.batch_size)
-    batches = cycle(loader.epoch(0))
+    batches = chain.from_iterable(loader.epoch(number) for number in count())
     stepper(next(batches), images, 0.0)
     times: list[float] = []
     while len(times) < _FEWEST_STEPS or sum(times) < _TIMED_SECONDS:

@@ -116,6 +116,19 @@ def stretched(schedule: Schedule, factor: float) -> Schedule:
     return schedule
 
 
+def with_length_of(schedule: Schedule, begun: Schedule) -> Schedule:
+    """A schedule with the keys that :func:`stretched` changes taken from another one of the same name.
+
+    Args:
+        schedule: section ``schedule`` of a recipe.
+        begun: that of the run which it continues; if its name differs, nothing is taken from it.
+    """
+    if begun.name != schedule.name:
+        return schedule
+    schedule = replace(schedule, drops=begun.drops, every=begun.every)
+    return schedule if schedule.name == "one-cycle" else replace(schedule, warm_up=begun.warm_up)
+
+
 def _one_cycle(schedule: Schedule, step: int, steps: int) -> float:
     rise = schedule.warm_up * steps
     if step < rise:

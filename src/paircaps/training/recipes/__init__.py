@@ -11,7 +11,7 @@ from paircaps._utils.registry import Registry, unknown_name
 from paircaps.data.registry import folder_path
 from paircaps.errors import RecipeError
 from paircaps.training.recipe import Recipe
-from paircaps.training.recipe_io import RecipeTree, merge, parse_toml, recipe_from_tree
+from paircaps.training.recipe_io import RecipeTree, merge, parse_toml, recipe_from_tree, with_present_keys
 
 _SHIPPED = resources.files("paircaps.training.recipes")
 _BASE = "base"
@@ -55,7 +55,7 @@ def load_recipe(name: str | Path, overrides: Mapping[str, Any] | None = None) ->
     Raises:
         RecipeError: if there is no such recipe, or a key or value of it is not allowed.
     """
-    return recipe_from_tree(merge(read_tree(name), overrides or {}))
+    return recipe_from_tree(merge(read_tree(name), with_present_keys(overrides or {})))
 
 
 def read_tree(name: str | Path, seen: tuple[str, ...] = ()) -> RecipeTree:
