@@ -380,11 +380,12 @@ def test_a_server_that_is_gone_is_told(open_page):
     page.wait_for_selector("#problem:not([hidden])")
     assert page.locator("#verdict").inner_text() == "nothing yet", "an old answer does not stay beside a new drawing"
     assert "does not answer" in page.locator("#problem").inner_text()
-    page.complaints.clear()
     page.unroute("**/api/predict")
     stroke(page, SEVEN[::-1])
     answered(page, [""] * 10)
     assert not page.locator("#problem").is_visible()
+    # requests that were aborted are expected on the console, the last of them maybe after the next stroke
+    page.complaints[:] = [text for text in page.complaints if "ERR_FAILED" not in text]
 
 
 def test_the_interface_is_described(open_page):
