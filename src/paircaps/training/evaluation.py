@@ -223,9 +223,8 @@ def _with_mirror_images(activate: Activate, images: Tensor, plain: Tensor) -> Te
 
 def _with_shifts(activate: Activate, images: Tensor, plain: Tensor) -> Tensor:
     """Half the activations of the images, and a quarter of each when moved by a pixel to either side."""
-    (above, left), (below, right) = ((slice(None, -2),) * 2, (slice(2, None),) * 2)
     padded = padded_images(images, 1, "reflect")
-    moved = (padded[..., above, left], padded[..., below, right])
+    moved = (padded[..., :-2, :-2], padded[..., 2:, 2:])  # by a pixel down and right, and up and left
     return plain / 2 + sum(activate(_laid_out_like(images, view)) for view in moved) / 4
 
 
