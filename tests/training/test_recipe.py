@@ -212,6 +212,17 @@ def test_rates_by_name_survive_their_own_text_in_their_order():
     assert list(again.optimiser.rates.items()) == list(rates.items())
 
 
+def test_rates_in_another_order_are_another_recipe_and_options_in_another_order_are_not():
+    # the last pattern that matches decides, so these two train the first layer differently
+    one = load_recipe("glyphs", {"optimiser": {"rates": {"layers.*": 0.5, "layers.0.*": 0.0}}})
+    two = load_recipe("glyphs", {"optimiser": {"rates": {"layers.0.*": 0.0, "layers.*": 0.5}}})
+    assert [line.split(":")[0] for line in differences(one, two)] == ["optimiser.rates"]
+    options = {"capsules": [10], "transform": "matmul"}
+    one = load_recipe("glyphs", {"model": {"options": options}})
+    two = load_recipe("glyphs", {"model": {"options": dict(reversed(options.items()))}})
+    assert differences(one, two) == []
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_precision_that_the_machine_chooses_is_no_difference(precision):
     auto, chosen = load_recipe("glyphs"), load_recipe("glyphs", {"train": {"precision": precision}})

@@ -105,6 +105,8 @@ def _hours(text: str | None) -> float | None:
 def run_train(options: argparse.Namespace) -> int:
     """Train by the recipe, or print the recipe with ``--print-config``."""
     if options.print_config:
+        if options.hours is not None:
+            raise RecipeError("--print-config cannot show what --hours chooses: it is measured when the training starts")
         print(to_toml(options.recipe), end="")
         return 0
     if options.out is None:

@@ -30,6 +30,9 @@ KEYS = tuple(f"{section}.{part.name}" for section, kind in SECTIONS.items() for 
 _NO_RESULT = "run"
 """Section that may differ between two starts of one run."""
 
+_IN_ORDER = "optimiser.rates"
+"""The one table whose order counts: the last pattern that matches a weight decides."""
+
 
 def recipe_from_tree(tree: Mapping[str, Any]) -> Recipe:
     """Build a recipe from sections of keys.
@@ -239,7 +242,7 @@ def changed_values(old: Recipe, new: Recipe) -> dict[str, tuple[str, str]]:
     return {
         key: (_toml_or_unset(before), _toml_or_unset(after))
         for (key, before), (_, after) in zip(_values(old), _values(new), strict=True)
-        if before != after
+        if before != after or (key == _IN_ORDER and json.dumps(before) != json.dumps(after))
     }
 
 
