@@ -8,12 +8,13 @@ import shutil
 import sys
 from typing import Any
 
-from paircaps.cli.datasets import named_or_own
+from paircaps.cli.datasets import named_or_own, say_other_fitting
 from paircaps.data import ImageDataset
 from paircaps.errors import ModelFileError
 from paircaps.losses import Loss, Objective
 from paircaps.model_files import load, read_metadata
-from paircaps.predict import Prediction, find_pictures, predict_pictures
+from paircaps.network import Prediction
+from paircaps.pictures import find_pictures
 from paircaps.training.datasets import require_fitting
 from paircaps.training.evaluation import Evaluation, evaluate
 
@@ -24,7 +25,7 @@ def run_evaluate(options: argparse.Namespace) -> int:
     """Evaluate a network on a dataset and print the result."""
     network = load(options.folder)
     trained = read_metadata(options.folder).get("trained", {})
-    dataset = named_or_own(options.folder, options, options.split).limit(options.limit)
+    dataset = named_or_own(network, options.folder, options, options.split).limit(options.limit)
     require_fitting(network, dataset)
     objective = Objective(network, _loss(trained, options))
     views = options.views or _trained_views(trained)
@@ -81,8 +82,9 @@ def _table(confusion: list[list[int]], classes: tuple[str, ...]) -> list[str]:
 def run_predict(options: argparse.Namespace) -> int:
     """Print the class of every picture; the exit code is 1 if one of them could not be read."""
     network = load(options.folder)
+    say_other_fitting(network, options)
     bad = 0
-    for prediction in predict_pictures(network, find_pictures(options.files), fit=options.fit, invert=options.invert):
+    for prediction in network.predict_sources(find_pictures(options.files), fit=options.fit, invert=options.invert):
         bad += bool(prediction.error)
         if options.json:
             print(json.dumps(_as_dict(prediction), ensure_ascii=False), flush=True)
@@ -98,15 +100,14 @@ def _as_dict(prediction: Prediction) -> dict[str, object]:
     if prediction.error:
         return {"file": prediction.name, "error": prediction.error}
     label = {"class": prediction.labels[0]} if len(prediction.labels) == 1 else {"classes": list(prediction.labels)}
-    return {"file": prediction.name, **label, "activations": prediction.activations}
+    by_class = {"certainty": prediction.certainties, "activations": prediction.activations}
+    return {"file": prediction.name, **label, **by_class}
 
 
 def _line(prediction: Prediction) -> str:
-    """Name of a picture, its class, and the activations of all classes, the highest first."""
-    assert prediction.activations is not None
-    ranked = sorted(prediction.activations.items(), key=lambda item: -item[1])
-    activations = "  ".join(f"{name} {value:.3f}" for name, value in ranked)
-    label = " and ".join(prediction.labels)
-    line = f"{prediction.name}: {label}  ({activations})"
+    """Name of a picture, its class with its certainty, and the certainties of the other classes, the highest first."""
+    ranked = sorted(prediction.certainties.items(), key=lambda item: -item[1])
+    others = "  ".join(f"{name} {100 * value:.1f} %" for name, value in ranked if name not in prediction.labels)
+    line = f"{prediction.name}: {prediction}  {others}".rstrip()
     fits = not sys.stdout.isatty() or len(line) <= shutil.get_terminal_size().columns
-    return line if fits else f"{prediction.name}: {label}\n  {activations}"
+    return line if fits else f"{prediction.name}: {prediction}\n  {others}"
