@@ -248,13 +248,11 @@ def test_page_and_interface_and_python_answer_alike(open_page, predict, folders,
     assert page.locator("#invert").is_checked() == by_interface["inverted"]
 
 
-def test_a_picture_too_large_for_the_server_is_sent_as_the_board_shows_it(open_page):
+def test_a_picture_too_large_for_the_server_is_sent_as_the_board_shows_it(open_page, tmp_path):
+    Image.effect_noise((1900, 1900), 90).convert("RGB").save(tmp_path / "noise.bmp")  # 11 MB
     page = open_page()
-    noise = Image.effect_noise((1900, 1900), 90)
     with page.expect_response(lambda response: response.url.endswith("/api/predict") and response.ok):
-        page.set_input_files(
-            "#file", {"name": "noise.bmp", "mimeType": "image/bmp", "buffer": as_file(noise.convert("RGB"), "BMP")}
-        )
+        page.set_input_files("#file", tmp_path / "noise.bmp")
     quiet(page)
     assert page.locator("#problem").is_hidden()
     assert page.locator("#verdict").inner_text() != "nothing yet"
