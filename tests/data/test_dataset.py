@@ -46,6 +46,8 @@ def test_a_dataset_is_a_torch_dataset():
         data[9]
     images, labels = next(iter(DataLoader(load_dataset("glyphs"), batch_size=4)))
     assert images.shape == (4, 1, 28, 28)
+    assert images.dtype == torch.float32, "as a model takes them"
+    assert torch.equal((255 * images).round().byte(), load_dataset("glyphs").batch(range(4)).images)
     assert labels.tolist() == [0, 1, 2, 3]
 
 

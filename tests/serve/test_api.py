@@ -135,7 +135,9 @@ def test_dark_on_light_can_be_exchanged(predict):
 
 def test_pictures_of_another_aspect_are_fitted_as_told(predict):
     wide = Image.new("L", (400, 100), 255)
-    seen = {fit: image_of(predict(as_file(wide), fit=fit, invert="false")[1]["seen"]) for fit in ("pad", "crop", "stretch")}
+    seen = {
+        fit: image_of(predict(as_file(wide), fit=fit, invert="false")[1]["seen"]) for fit in ("pad", "crop", "stretch")
+    }
     assert seen["pad"][0, 20] == 0
     assert seen["pad"][20, 20] == 255
     assert seen["crop"].min() == 255

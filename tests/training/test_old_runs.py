@@ -30,6 +30,11 @@ def test_an_old_model_loads_and_has_the_accuracy_that_was_written_down():
     assert evaluation.loss == pytest.approx(trained["test_loss"], rel=1e-3)
 
 
+def test_an_old_run_keeps_the_momentum_of_its_time():
+    assert "norm_momentum" not in (OLD / "config.toml").read_text()
+    assert RunFolder(OLD).read_recipe().train.norm_momentum == 0.01
+
+
 def test_an_old_run_that_was_interrupted_goes_on_to_the_same_end(tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(OLD, folder)

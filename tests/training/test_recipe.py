@@ -205,6 +205,13 @@ def test_mirror_images_of_an_earlier_version_count_above_the_views_of_a_base(tmp
     assert load_recipe(tmp_path / "mine.toml", {"evaluate": {"views": "shift"}}).evaluate.views == "shift"
 
 
+@pytest.mark.parametrize("name", list_recipes())
+def test_the_papers_recipes_keep_the_papers_momentum(name):
+    paper = name.startswith(("table", "fig"))
+    expected = 0.01 if paper else 0.4 if name.startswith("fast") else 0.1
+    assert load_recipe(name).train.norm_momentum == expected
+
+
 def test_rates_by_name_survive_their_own_text_in_their_order():
     rates = {"*.bias": 2.0, "layers.*": 0.5, "layers.0.*": 0.0}
     recipe = load_recipe("glyphs", {"optimiser": {"rates": rates}})

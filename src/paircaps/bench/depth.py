@@ -21,9 +21,10 @@ from torch import Tensor
 from paircaps._utils.machine import describe_machine, machine_line
 from paircaps._utils.words import Say
 from paircaps.bench.timing import silent
-from paircaps.bench.toy_task import measure_accuracy, segment_digits, train, update_batch_norm
+from paircaps.bench.toy_task import measure_accuracy, segment_digits, train
 from paircaps.data import load_dataset
 from paircaps.errors import RecipeError
+from paircaps.layers import settle
 from paircaps.models import create_model
 from paircaps.votes import MatrixVotes
 
@@ -144,7 +145,7 @@ def _learn(
     if settings.pair_start:
         _start_from_pairs(model)
     losses = train(model, *digits, steps=settings.steps, loss=loss, lr=lr, batch=BATCH, seed=seed)
-    update_batch_norm(model, digits[0][:2000])
+    settle(model, digits[0][:2000].split(128))
     return fmean(losses[-10:]), measure_accuracy(model, *unseen)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.optim.swa_utils import update_bn
 
 from paircaps.functional import margin_loss
 
@@ -87,14 +86,6 @@ def train(
         optimizer.step()
         losses.append(value.item())
     return losses
-
-
-def update_batch_norm(model: nn.Module, images: Tensor) -> None:
-    """Compute the running statistics of batch norm again, from all images.
-
-    At the paper's momentum of 0.99 a short training has not reached them.
-    """
-    update_bn(images.split(128), model)
 
 
 @torch.no_grad()
