@@ -55,7 +55,7 @@ def new_slide(layout: str = "constrained") -> Any:
     return figure
 
 
-def as_slide(figure: Any, format: str = "png", width: int = SLIDE_WIDTH) -> bytes:  # noqa: A002  the option's name
+def as_slide(figure: Any, format: str = "png", width: int = SLIDE_WIDTH) -> bytes:
     """A figure as the content of a file of any format; everything in it grows with the width.
 
     Args:

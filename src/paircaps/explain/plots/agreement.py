@@ -11,7 +11,6 @@ from paircaps._utils.figures import SLIDE_WIDTH, as_slide, new_slide
 from paircaps.explain.agreement import Agreement
 from paircaps.explain.plots.panels import COLD, SMALL, TEXT, WARM, caption, overlay, set_title, shortened, show
 
-
 _MOST_ROWS = 2
 """Most images whose panels are drawn in rows."""
 
@@ -21,7 +20,7 @@ def draw_agreement(
     names: Sequence[str],
     classes: Sequence[str],
     *,
-    format: str = "png",  # noqa: A002
+    format: str = "png",
     width: int = SLIDE_WIDTH,
 ) -> bytes:
     """Draw panels of each image: the image, shares over it, the coupling if there is one, and the strongest pairs.

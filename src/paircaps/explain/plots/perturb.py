@@ -29,7 +29,7 @@ def draw_perturbation(
     class_name: str,
     *,
     dimensions: Sequence[int] | None = None,
-    format: str = "png",  # noqa: A002
+    format: str = "png",
     width: int = SLIDE_WIDTH,
 ) -> bytes:
     """Draw a sheet for one image, with a row per dimension and a column per value.

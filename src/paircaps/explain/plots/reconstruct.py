@@ -19,7 +19,7 @@ def draw_reconstruction(
     names: Sequence[str],
     classes: Sequence[str],
     *,
-    format: str = "png",  # noqa: A002
+    format: str = "png",
     width: int = SLIDE_WIDTH,
 ) -> bytes:
     """Draw each image with its reconstruction; several digits of one image have a colour each.
@@ -39,7 +39,7 @@ def draw_reconstruction(
     for number, (first, second) in enumerate(_pairs_of_axes(figure, count, columns)):
         show(first, reconstruction.images[number])
         show(second, drawings[number])
-        first.set_title(caption(names[number], round(110 / columns)), fontsize=size)
+        first.set_title(caption(names[number], round(150 / columns)), fontsize=size)
         drawn = " + ".join(shortened(classes[label], 12) for label in reconstruction.label[number].tolist())
         text = f"drawn as {drawn}\nerror {errors[number]:.1f}"
         (second.set_title if count == 1 else second.set_xlabel)(text, fontsize=size)

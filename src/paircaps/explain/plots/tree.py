@@ -20,7 +20,7 @@ def draw_tree(
     name: str,
     class_name: str,
     *,
-    format: str = "png",  # noqa: A002
+    format: str = "png",
     width: int = SLIDE_WIDTH,
 ) -> bytes:
     """Draw a parse tree beside its image.
