@@ -164,7 +164,8 @@ def _pictures(network: Network, options: argparse.Namespace, label: int | None, 
     classes = None if options.classes is None else [_class_of(dataset, name) for name in options.classes]
     chosen = balanced_indices(dataset, options.count or (1 if one else _COUNT), classes)
     if not chosen:
-        raise PaircapsError(f"--classes {','.join(options.classes)}: the dataset has no images of these classes")
+        asked = f"--classes {','.join(options.classes)}: " if options.classes else ""
+        raise PaircapsError(f"{asked}{dataset!r} has no such images")
     batch = dataset.batch(chosen)
     labels = batch.targets.reshape(len(chosen), -1).tolist()
     names = [image_title(dataset, of, number) for of, number in zip(labels, chosen, strict=True)]

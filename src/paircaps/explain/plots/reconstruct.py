@@ -40,7 +40,7 @@ def draw_reconstruction(
         show(first, reconstruction.images[number])
         show(second, drawings[number])
         first.set_title(caption(names[number], round(150 / columns)), fontsize=size)
-        drawn = " + ".join(shortened(classes[label], 12) for label in reconstruction.label[number].tolist())
+        drawn = " + ".join(shortened(classes[int(label)], 12) for label in reconstruction.label[number].tolist())
         text = f"drawn as {drawn}\nerror {errors[number]:.1f}"
         (second.set_title if count == 1 else second.set_xlabel)(text, fontsize=size)
         if count > 1 and number % columns == 0:
