@@ -1,10 +1,12 @@
 """The shipped checks notice routings that are wrong on purpose, each the one that is meant to."""
 
+import warnings
+
 import pytest
 import torch
 from reference import loops
 
-from paircaps import Capsules, FMAgreement, testing
+from paircaps import Capsules, FMAgreement, Routing, create_routing, testing
 from paircaps.functional import dynamic_routing, fm_agreement
 
 J = 3
@@ -200,3 +202,28 @@ def test_a_shortcut_that_is_another_algorithm_is_noticed():
     testing.assert_shortcut(FMAgreement(3), 3)
     with pytest.raises(AssertionError, match=r"Unhalved: needs = VoteNeeds\.SUMS_OF_UNIT_VOTES gives other parents"):
         testing.check_routing(Unhalved(3), 3)
+
+
+def squashed(name, **members):
+    """A routing whose activations lie in 0..1."""
+
+    def agree(self, votes, activation):
+        return Capsules(*fm_agreement(votes, activation="squash"))
+
+    return type(name, (Routing,), {"agree": agree, **members})
+
+
+def test_a_bound_that_the_class_does_not_declare_is_a_warning():
+    with pytest.warns(UserWarning, match=r"Silent: all activations lie in 0..1, and its property bounded is False"):
+        testing.check_routing(squashed("Silent")(J), J)
+
+
+def test_routings_that_declare_their_bound_or_have_none_are_not_warned_of():
+    routings = [create_routing(name, J) for name in ("fm", "dynamic", "em")]
+    routings += [FMAgreement(J, halve=False), FMAgreement(J, normalize=False), FMAgreement(J, activation="squash")]
+    routings += [squashed("Declared", bounded=True)(J)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for routing in routings:
+            testing.warn_if_bounded(routing, J)
+        testing.warn_if_bounded(right, J)

@@ -18,7 +18,7 @@ from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
 from paircaps._utils.files import write_whole
-from paircaps._utils.plugins import used_plugins
+from paircaps._utils.plugins import is_imported, used_plugins
 from paircaps.errors import ModelFileError
 from paircaps.network import Network, NetworkSpec, Preparation
 from paircaps.pictures import Fitting
@@ -164,7 +164,7 @@ def _build(metadata: dict[str, Any], path: Path) -> Network:
     except KeyError as error:
         raise ModelFileError(f"{path}: damaged: {error.args[0]!r} is missing") from None
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:
-        needed = _missing_plugins(metadata)
+        needed = plugin_sentence(path.parent)
         raise ModelFileError(f"{path}: no model that this paircaps can build: {_first_line(error)}{needed}") from None
 
 
@@ -187,15 +187,27 @@ def _certainty_of_loss(metadata: Mapping[str, Any]) -> str | None:
     return "activation" if isinstance(loss, Mapping) and loss.get("name") == "margin" else None
 
 
-def _missing_plugins(metadata: dict[str, Any]) -> str:
-    """Plug-ins that the training used and this process does not, as a sentence; nothing is imported for it."""
-    recorded = metadata.get("plugins")
+def missing_plugins(folder: Path) -> list[str]:
+    """Plug-ins that the training in a folder used and this process has not imported; nothing is imported for it.
+
+    Args:
+        folder: folder of a trained network; if it is damaged or none, there are none.
+    """
+    try:
+        recorded = read_metadata(folder).get("plugins")
+    except ModelFileError:
+        return []
     names = [str(name)[:200] for name in recorded[:20]] if isinstance(recorded, list) else []
-    missing = [name for name in names if name not in used_plugins()]
+    return [name for name in names if not is_imported(name)]
+
+
+def plugin_sentence(folder: Path) -> str:
+    """What :func:`missing_plugins` finds, as the end of an error message; empty if nothing is missing."""
+    missing = missing_plugins(folder)
     if not missing:
         return ""
     return (
-        f". It was trained with {'plug-ins' if len(missing) > 1 else 'the plug-in'} {', '.join(missing)}: "
+        f". It was trained with {'the plug-ins' if len(missing) > 1 else 'the plug-in'} {', '.join(missing)}: "
         "install it, name it with --plugin or in the variable PAIRCAPS_PLUGINS, or import it first"
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 
 import torch
@@ -43,6 +44,7 @@ def check_routing(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> N
     assert_finite(routing, out_capsules, seed=seed)
     assert_shortcut(routing, out_capsules, seed=seed)
     assert_evidence(routing, out_capsules, seed=seed)
+    warn_if_bounded(routing, out_capsules, seed=seed)
 
 
 def random_votes(
@@ -181,6 +183,31 @@ def assert_evidence(routing: AnyRouting, out_capsules: int, *, seed: int = 0) ->
     assert difference < 1e-9 * (1 + expected.abs().max().item()), (
         f"{type(routing).__name__}: shares of the children differ from the activation by {difference:.3g}"
     )
+
+
+def warn_if_bounded(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
+    """Warn where activations stay in 0..1 for weak, strong, equal and opposite votes, and ``bounded`` is False.
+
+    No number of votes can prove a bound, so this is a warning and not an error.
+    """
+    if not isinstance(routing, Routing) or routing.bounded:
+        return
+    votes, activation = random_votes(8, out_capsules=out_capsules, seed=seed)
+    equal = torch.ones_like(votes)
+    routing = copy.deepcopy(routing).to(votes.dtype)
+    with torch.no_grad():
+        seen = [
+            routing(scale * some, activation).activation
+            for some in (votes, equal, -equal)
+            for scale in (1e-3, 0.1, 1.0, 10.0, 1e3)
+        ]
+    if all(bool(((values >= 0) & (values <= 1)).all()) for values in seen):
+        warnings.warn(
+            f"{type(routing).__name__}: all activations lie in 0..1, and its property bounded is False. If they always "
+            'do, return True there: loss.name = "auto" then takes the margin loss, since a softmax of such activations '
+            "is never sure",
+            stacklevel=3,
+        )
 
 
 def hard_votes(out_capsules: int, *, seed: int = 0) -> Mapping[str, Tensor]:

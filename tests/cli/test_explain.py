@@ -8,6 +8,7 @@ from PIL import Image
 from serve.pictures import as_file, seven
 
 from paircaps.cli import equivariance, explain
+from paircaps.data import load_dataset
 
 
 @pytest.fixture
@@ -26,6 +27,11 @@ def opened(folder):
     for path in folder.iterdir():
         Image.open(path).verify()
     return sorted(path.name for path in folder.iterdir())
+
+
+def size(path):
+    with Image.open(path) as picture:
+        return picture.size
 
 
 def test_every_view_of_a_picture(run, model, picture, tmp_path):
@@ -87,10 +93,104 @@ def test_pictures_and_a_dataset_are_not_both_taken(run, model, picture, tmp_path
     assert (code, "not both" in err) == (1, True)
 
 
-def test_an_output_that_is_a_file_is_refused(run, model, picture):
-    code, _, err = run("explain", model, picture, "-o", picture)
+def test_an_output_that_is_something_else_is_refused(run, model, picture, tmp_path):
+    (tmp_path / "notes").write_text("mine")
+    code, _, err = run("explain", model, picture, "-o", tmp_path / "notes")
+    assert (code, "is a file; -o takes a folder, or a file that ends in .png, .svg, .pdf" in err) == (1, True)
+    (tmp_path / "folder.svg").mkdir()
+    code, _, err = run("explain", model, picture, "-o", tmp_path / "folder.svg", "--only", "tree")
+    assert (code, "is a folder; a name that ends in .svg is one for a file" in err) == (1, True)
+    before = picture.read_bytes()
+    code, _, err = run("explain", model, picture, "-o", picture, "--only", "tree")
+    assert (code, "is the picture to explain, which would be overwritten" in err) == (1, True)
+    assert picture.read_bytes() == before
+
+
+@pytest.mark.parametrize(("ending", "start"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_a_file_is_written_in_the_format_of_its_ending(run, model, picture, tmp_path, ending, start):
+    out = tmp_path / "new" / f"one.{ending}"
+    code, printed, _ = run("explain", model, picture, "-o", out, "--only", "agreement", "--width", "640")
+    assert (code, printed.strip()) == (0, str(out))
+    assert out.read_bytes().startswith(start)
+
+
+def test_pictures_of_a_folder_have_the_format_that_was_asked_for(run, model, picture, tmp_path):
+    out = tmp_path / "out"
+    assert run("explain", model, picture, "-o", out, "--format", "svg", "--only", "tree", "--only", "agreement")[0] == 0
+    assert sorted(path.name for path in out.iterdir()) == ["agreement.svg", "tree-1.svg"]
+
+
+@pytest.mark.parametrize(
+    ("only", "count"),
+    [("reconstruct", 1), ("reconstruct", 3), ("reconstruct", 21), ("perturb", 1), ("agreement", 1), ("agreement", 9)],
+)
+def test_pictures_are_as_wide_as_asked_and_of_the_shape_of_a_slide(run, model, tmp_path, only, count):
+    out = tmp_path / "out"
+    words = ("--data", "glyphs", "--count", count, "--only", only, "--width", 480)
+    assert run("explain", model, *words, "-o", out)[0] == 0
+    assert {size(path) for path in out.iterdir()} == {(480, 270)}
+
+
+def test_one_image_is_enough_for_one_file(run, model, tmp_path):
+    out = tmp_path / "one.png"
+    assert run("explain", model, "--data", "glyphs", "-o", out, "--only", "tree", "--width", 480)[0] == 0
+    assert size(out) == (480, 270)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "one file cannot take 18 pictures, 1 of reconstruct and 8 of perturb and 1 of agreement and 8 of tree; "),
+        (["--only", "tree", "--count", "2"], "cannot take 2 pictures, 2 of tree; name a folder: -o "),
+        (["--only", "tree", "--format", "pdf"], "one.png and --format pdf contradict each other"),
+        (["--only", "tree", "--dimensions", "3"], "--dimensions chooses rows of perturb, which is not drawn"),
+        (["--only", "perturb", "--dimensions", "3,17"], "--dimensions 17: a pose of this network has the dimensions 1"),
+        (["--only", "tree", "--classes", "3,x"], "--classes x: the dataset has 0, 1, 2"),
+    ],
+)
+def test_what_one_file_cannot_be_is_refused(run, model, tmp_path, words, message):
+    code, _, err = run("explain", model, "--data", "glyphs", "-o", tmp_path / "one.png", *words)
     assert code == 1
-    assert "is a file; -o takes a folder" in err
+    assert message in err
+    assert not (tmp_path / "one.png").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--width", "100"], ["--width", "9cm"], ["--dimensions", "0"], ["--dimensions", "3,,7"], ["--classes", ""]],
+)
+def test_wrong_numbers_are_refused_by_the_parser(run, model, tmp_path, words):
+    code, _, err = run("explain", model, "--data", "glyphs", "-o", tmp_path / "out", *words)
+    assert code == 2
+    assert f"argument {words[0]}: must be" in err
+
+
+def test_other_kinds_of_pictures_and_classes_of_files_are_refused(run, model, picture, tmp_path):
+    code, _, err = run("explain", model, picture, "-o", tmp_path / "one.jpg")
+    assert (code, "pictures are .png, .svg, .pdf, not .jpg" in err) == (1, True)
+    code, _, err = run("explain", model, picture, "-o", tmp_path / "out", "--classes", "3")
+    assert (code, "--classes chooses images of a dataset" in err) == (1, True)
+
+
+def test_dimensions_and_classes_choose_what_is_drawn(run, model, tmp_path, monkeypatch):
+    calls = spied(monkeypatch, "draw_perturbation")
+    words = ("--data", "glyphs", "--only", "perturb", "--dimensions", "7,3,7", "--classes", "8,2", "--count", 3)
+    assert run("explain", model, *words, "-o", tmp_path / "out", "--width", 480)[0] == 0
+    assert [words["dimensions"] for _, words in calls] == [[6, 2]] * 3
+    titles = [positional[2].split(",")[0] for positional, _ in calls]
+    assert titles == ["digit 2", "digit 8", "digit 2"]
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "labels", "title"),
+    [
+        ("glyphs", "test", [3], "digit 3, test image 13"),
+        ("glyphs", "train", [3], "digit 3, training image 13"),
+        ("multi-glyphs", "test", [3, 5], "digits 3 and 5, test image 13"),
+    ],
+)
+def test_titles_are_for_people(name, split, labels, title):
+    assert explain.image_title(load_dataset(name, split), labels, 13) == title
 
 
 def test_equivariance_of_a_folder_of_networks(run, tmp_path):

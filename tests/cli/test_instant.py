@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import paircaps
+from paircaps._utils.figures import FORMATS, SLIDE_WIDTH
 from paircaps.cli import COMMANDS, build_parser, names
 from paircaps.cli.parser import load_function
 from paircaps.explain.equivariance import IMAGES
@@ -100,4 +101,5 @@ def test_names_are_those_of_the_rooms():
     assert (*names.EXPERIMENTS, names.ALL_EXPERIMENTS) == (*experiments(), ALL)
     assert names.FITS == FITS
     assert names.EQUIVARIANCE_IMAGES == IMAGES
+    assert (names.PICTURE_FORMATS, names.PICTURE_WIDTH) == (FORMATS, SLIDE_WIDTH)
     assert names.shipped_recipes() == list_recipes()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,22 +11,10 @@ import pytest
 
 from paircaps._utils.plugins import VARIABLE
 
-ROUTING = '''
-"""A routing as docs/add-a-routing.md has it."""
-import torch
-from paircaps import Capsules, Routing, register_routing
-
-
-class MedianAgreement(Routing):
-    def agree(self, votes, activation):
-        pose = votes.median(dim=-3).values
-        distance = (votes - pose.unsqueeze(-3)).abs().mean(dim=(-3, -1))
-        return Capsules(pose, pose, torch.exp(-distance))
-
-
-register_routing("median", MedianAgreement)
-print("this must not end up in the output of a command")
-'''
+PAGE = Path(__file__).parents[2] / "docs" / "add-a-routing.md"
+EXAMPLE = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.S)[0]
+"""The file of the page, exactly as it is written there."""
+ROUTING = f'{EXAMPLE}\nprint("this must not end up in the output of a command")\n'
 PACKAGE = '''
 from functools import partial
 
@@ -147,6 +136,67 @@ def test_a_file_named_by_a_command(routing_file, tmp_path):
     assert "unknown routing 'median'" in errors
     assert "trained with the plug-in my_routing.py" in errors
     assert "--plugin" in errors
+
+
+def test_the_example_of_the_page_learns(tmp_path):
+    (tmp_path / "my_routing.py").write_text(EXAMPLE)
+    words = ["train", "glyphs", "--plugin", "./my_routing.py", "--model.routing", "median", "--out", "runs/median"]
+    short = ["--train.steps", "50", "--data.test_options.length", "500", "--quiet"]
+    out, errors = start(*words, *short, cwd=tmp_path)
+    assert errors == ""
+    words = ["evaluate", "runs/median", "--plugin", "./my_routing.py", "--json"]
+    assert json.loads(start(*words, cwd=tmp_path)[0])["accuracy"] > 0.5, "chance is 0.1"
+
+
+def test_what_a_run_did_not_need_is_not_recorded(routing_file, tmp_path):
+    run = tmp_path / "run"
+    start("train", "glyphs", "--plugin", routing_file, "--out", run, *WORDS)
+    assert "plugins" not in json.loads((run / "model.json").read_text())
+
+
+def test_a_run_that_goes_on_without_its_plugin_is_told_which(routing_file, tmp_path):
+    words = ["train", "glyphs", "--model.routing", "median", "--out", tmp_path / "run", *WORDS]
+    start(*words, "--plugin", routing_file)
+    _, errors = start("train", "glyphs", "--out", tmp_path / "run", code=1)
+    assert "unknown routing 'median'" in errors
+    assert "It was trained with the plug-in my_routing.py" in errors
+
+
+def test_a_dataset_of_a_plugin_that_is_missing_is_told(tmp_path):
+    plugin = tmp_path / "my_data.py"
+    plugin.write_text(
+        "from paircaps.data import load_dataset, register_dataset\n"
+        "def few(split='train', root=None, **options): return load_dataset('glyphs', split, root, length=64, **options)\n"
+        "register_dataset('my-glyphs', few)\n"
+    )
+    run = tmp_path / "run"
+    start("train", "glyphs", "--data.name", "my-glyphs", "--out", run, *WORDS, "--plugin", plugin)
+    assert json.loads((run / "model.json").read_text())["plugins"] == ["my_data.py"]
+    _, errors = start("evaluate", run, code=1)
+    assert "my-glyphs" in errors
+    assert "It was trained with the plug-in my_data.py" in errors
+
+
+def test_an_own_routing_is_one_more_row_of_a_reproduced_table(routing_file, tmp_path):
+    words = ["reproduce", "table3", "--data", "affine-glyphs", "--epochs", "1", "--limit", "40", "--seeds", "1"]
+    words += ["--out", tmp_path / "out", "--quiet"]
+    plugin = ["--plugin", routing_file]
+    assert "no 'median' in these experiments" in start(*words, "--only", "median", code=2)[1]
+    assert "unknown routing 'median'" in start(*words, "--set", "model.routing=median", code=2)[1]
+    start(*words, *plugin, "--set", "model.routing=median", "--only", "fm")
+    folder = tmp_path / "out" / "runs" / "table3" / "affine-glyphs"
+    assert sorted(path.name for path in folder.iterdir()) == ["fm", "median"]
+    facts = {name: json.loads((folder / name / "seed-0" / "model.json").read_text()) for name in ("fm", "median")}
+    assert facts["median"]["plugins"] == ["my_routing.py"]
+    assert facts["median"]["trained"]["loss"]["name"] == "cross-entropy"
+    assert "plugins" not in facts["fm"]
+    report = (tmp_path / "out" / "report.md").read_text()
+    assert report.count("\n| median | not in the paper |") == 1
+    # the same row again is finished already, and the report without the plug-in says what it lacks
+    assert "median, seed 0: was finished already" in start(*words, *plugin, "--only", "median")[1]
+    start("report", tmp_path / "out")
+    row = next(line for line in (tmp_path / "out" / "report.md").read_text().splitlines() if line[:9] == "| median ")
+    assert "seed 0: needs --plugin my_routing.py" in row
 
 
 def test_the_variable_reaches_python_and_children(routing_file, monkeypatch):

@@ -1,6 +1,7 @@
 """Pictures can be opened, show what they should, and are as large as what is in them."""
 
 import io
+import re
 
 import numpy as np
 import pytest
@@ -36,12 +37,19 @@ def coloured(picture, colour, near=60):
     return int((np.abs(pixels - np.array(colour)).sum(-1) < near).sum())
 
 
+def dark_columns(picture):
+    """Width of the first panel of images, in pixels of the middle row."""
+    row = np.asarray(picture).astype(int)[picture.height // 2].min(-1) < 250
+    begin = int(row.argmax())
+    return int((~row[begin:]).argmax())
+
+
 @pytest.mark.parametrize("routing", ["fm", "dynamic", "em"])
 def test_agreement(routing):
     seen = agreement(small_network(routing), some_images())
     one = opened(draw_agreement(agreement(small_network(routing), some_images(1)), NAMES[:1], DIGITS))
     three = opened(draw_agreement(seen, NAMES, DIGITS))
-    assert three.height > 2 * one.height
+    assert three.size == one.size == (1920, 1080)
     assert coloured(three, (255, 122, 24)) > 50, "lines between pairs"
 
 
@@ -50,7 +58,7 @@ def test_couplings_have_a_column_of_their_own():
         opened(draw_agreement(agreement(small_network(routing), some_images(1)), NAMES[:1], DIGITS))
         for routing in ("dynamic", "fm")
     )
-    assert with_coupling.width > without.width * 1.2
+    assert dark_columns(with_coupling) < 0.9 * dark_columns(without), "four panels are smaller than three"
 
 
 def test_what_speaks_for_a_class_is_orange_and_what_speaks_against_it_blue_where_it_is():
@@ -83,8 +91,17 @@ def test_perturbation_has_a_row_a_dimension_and_marks_its_own_value():
     network = small_network()
     reach = dimension_ranges(network, some_images(40))
     picture = opened(draw_perturbation(perturb(network, some_images(1), reach), 0, NAMES[2], "7"))
-    assert picture.height > 1000
     assert coloured(picture, (255, 122, 24)) > 16 * 50
+    few = opened(draw_perturbation(perturb(network, some_images(1), reach), 0, NAMES[2], "7", dimensions=[6, 2]))
+    assert 0 < coloured(few, (255, 122, 24)) < 0.5 * coloured(picture, (255, 122, 24)), "two frames, larger ones"
+
+
+@pytest.mark.parametrize("dimensions", [[], [16], [-1], [*range(16), 0]])
+def test_dimensions_that_are_not_there_are_refused(dimensions):
+    network = small_network()
+    seen = perturb(network, some_images(1), dimension_ranges(network, some_images(40)))
+    with pytest.raises(ValueError, match="dimensions must be 1 to 16 numbers from 0 to 15"):
+        draw_perturbation(seen, 0, "x", "7", dimensions=dimensions)
 
 
 def test_of_many_dimensions_sixteen_are_shown():
@@ -93,6 +110,22 @@ def test_of_many_dimensions_sixteen_are_shown():
         seen = perturb(network, some_images(1), dimension_ranges(network, some_images(40)))
         pictures.append(opened(draw_perturbation(seen, 0, "x", "7")))
     assert pictures[0].size == pictures[1].size
+
+
+def test_every_figure_can_be_any_format_and_grows_as_a_whole():
+    seen = agreement(small_network(), some_images(1))
+    for width, inches in ((1920, 40 / 3), (960, 20 / 3)):
+        png = Image.open(io.BytesIO(draw_agreement(seen, ["x"], DIGITS, width=width)))
+        assert png.size == (width, width * 9 // 16)
+        assert png.info["dpi"] == pytest.approx((144, 144), rel=1e-3)
+        svg = draw_agreement(seen, ["x"], DIGITS, format="svg", width=width).decode()
+        assert f'width="{72 * inches:.6g}pt" height="{72 * inches * 9 / 16:.6g}pt" viewBox="0 0 960 540"' in svg
+        assert svg == draw_agreement(seen, ["x"], DIGITS, format="svg", width=width).decode(), "the same each time"
+        pdf = draw_agreement(seen, ["x"], DIGITS, format="pdf", width=width)
+        left, bottom, *corner = map(float, re.search(rb"/MediaBox \[ (.*?) \]", pdf)[1].split())
+        assert (left, bottom, *corner) == pytest.approx((0, 0, 72 * inches, 72 * inches * 9 / 16))
+    with pytest.raises(ValueError, match="format must be"):
+        draw_agreement(seen, ["x"], DIGITS, format="gif")
 
 
 @pytest.mark.parametrize("build", [small_network, stacked_network])

@@ -18,6 +18,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 
 from paircaps.errors import PluginError
@@ -34,6 +35,8 @@ _importing: list[str] = []
 """Plug-ins that are being imported right now, the innermost one last."""
 _used: dict[str, None] = {}
 """Plug-ins of which something was built, in that order."""
+_scope: ContextVar[dict[str, None] | None] = ContextVar("plug-ins in use", default=None)
+"""The same since the scope began, if there is one."""
 _searched = False
 """Whether the entry points and the variable have been looked at."""
 
@@ -95,22 +98,51 @@ def load_installed_plugins() -> None:
 
 def plugin_of(factory: object) -> str | None:
     """The plug-in that a factory belongs to when it is registered; None for one of this package or of a script."""
-    if _importing:
-        return _importing[-1]
+    if _importing:  # this package itself may be imported by a plug-in, and registers its own names then
+        return None if _registering_module().split(".")[0] == "paircaps" else _importing[-1]
     module = getattr(factory, "__module__", None)
     own = not isinstance(module, str) or module.split(".")[0] in ("paircaps", "__main__", "functools")
     return None if own else module
 
 
+def _registering_module() -> str:
+    """The module whose top level runs right now, however deep within its functions."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    return "" if frame is None else str(frame.f_globals.get("__name__", ""))
+
+
 def note_use(plugin: str | None) -> None:
     """Remember that something of a plug-in was built."""
     if plugin is not None:
-        _used[plugin] = None
+        for used in (_used, _scope.get()):
+            if used is not None:
+                used[plugin] = None
 
 
 def used_plugins() -> list[str]:
-    """Plug-ins of which this process has built something: names of modules, and of files without their folder."""
-    return list(_used)
+    """Plug-ins of which something was built, in the scope of :func:`noting_plugins` if there is one, else ever.
+
+    They are named by their modules, and files by their names without the folder.
+    """
+    scope = _scope.get()
+    return list(_used if scope is None else scope)
+
+
+@contextlib.contextmanager
+def noting_plugins() -> Iterator[None]:
+    """Scope of :func:`used_plugins`: what was built before, for another network, does not count in it."""
+    token = _scope.set({})
+    try:
+        yield
+    finally:
+        _scope.reset(token)
+
+
+def is_imported(name: str) -> bool:
+    """Whether a plug-in, named as :func:`used_plugins` does, has been imported by any means."""
+    return name in _used or name in sys.modules or any(name == Path(loaded).name for loaded in _loaded)
 
 
 def _load_module(name: str) -> None:

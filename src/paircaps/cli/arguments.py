@@ -64,6 +64,22 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
     return parse
 
 
+def listed(text: str) -> list[str]:
+    """Type of an argument that is a list of names with commas between them."""
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"must be names with commas between them, got {text!r}")
+    return names
+
+
+def listed_numbers(text: str) -> list[int]:
+    """Type of an argument that is a list of whole numbers from 1 on with commas between them, each once."""
+    numbers = [int(word) if word.strip().isdecimal() else 0 for word in text.split(",")]
+    if min(numbers) < 1:
+        raise argparse.ArgumentTypeError(f"must be whole numbers from 1 on with commas between them, got {text!r}")
+    return list(dict.fromkeys(numbers))
+
+
 def positive_number(text: str) -> float:
     """Type of an argument that is a number above 0."""
     try:

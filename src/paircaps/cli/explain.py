@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from paircaps._utils.files import write_whole
 from paircaps.cli.datasets import named_or_own, say_other_fitting
 from paircaps.cli.names import VIEWS
-from paircaps.data import DataError
+from paircaps.cli.picture_output import PictureOutput, choose_output
+from paircaps.data import DataError, ImageDataset
 from paircaps.errors import PaircapsError
 from paircaps.explain import agreement, dimension_ranges, perturb, reconstruct, tree
 from paircaps.explain.plots import (
@@ -23,6 +23,7 @@ from paircaps.explain.plots import (
     draw_reconstruction,
     draw_tree,
 )
+from paircaps.explain.plots.perturb import MOST_ROWS
 from paircaps.explain.sample_images import balanced_indices, load_sample_images
 from paircaps.explain.trace import has_capsules, routing_without_evidence
 from paircaps.model_files import load
@@ -32,7 +33,9 @@ from paircaps.training.datasets import require_shape
 
 _MOST_PICTURES = 500
 """Most pictures of one command."""
-_IMAGES_PER_SHEET = {"reconstruct": 50, "agreement": 8}
+_COUNT = 8
+"""Images of a dataset unless another number is given."""
+_IMAGES_PER_SHEET = {"reconstruct": 20, "perturb": 1, "agreement": 8, "tree": 1}
 """Most images on one sheet of each view."""
 
 
@@ -53,21 +56,25 @@ class Pictures:
 
 def run_explain(options: argparse.Namespace) -> int:
     """Draw every view of some pictures that the network allows."""
+    # everything that can be wrong is refused before anything is drawn
+    output = choose_output(options.out, options.format, options.width)
     network = load(options.folder)
     views = _views(network, options.only)
     label = _label(network, options.label)
-    pictures, bad = _pictures(network, options, label)
-    _make_folder(options.out)
+    pictures, bad = _pictures(network, options, label, one=output.is_file and _one_image_each(views))
+    if output.is_file:
+        _require_one_sheet(output.path, views, len(pictures.names))
+    dimensions = _dimensions(network, options.dimensions, views)
     draw: dict[str, Callable[[], PictureFiles]] = {
-        "reconstruct": lambda: _reconstruct(network, pictures),
-        "perturb": lambda: _perturb(network, pictures, options.folder),
-        "agreement": lambda: _agreement(network, pictures),
-        "tree": lambda: _tree(network, pictures),
+        "reconstruct": lambda: _reconstruct(network, pictures, output),
+        "perturb": lambda: _perturb(network, pictures, output, options.folder, dimensions),
+        "agreement": lambda: _agreement(network, pictures, output),
+        "tree": lambda: _tree(network, pictures, output),
     }
+    output.prepare()
     for view in views:
         for name, content in draw[view]():
-            write_whole(options.out / name, content)
-            print(options.out / name, flush=True)
+            print(output.write(name, content), flush=True)
     return 1 if bad else 0
 
 
@@ -102,26 +109,99 @@ def _label(network: Network, name: str | None) -> int | None:
     return network.classes.index(name)
 
 
-def _pictures(network: Network, options: argparse.Namespace, label: int | None) -> tuple[Pictures, int]:
-    """The pictures of the command line, or images of a dataset; and the number of those that could not be read."""
+def _one_image_each(views: Sequence[str]) -> bool:
+    """Whether there is one view alone, and its pictures are of one image each."""
+    return len(views) == 1 and _IMAGES_PER_SHEET[views[0]] == 1
+
+
+def _require_one_sheet(path: Path, views: Sequence[str], count: int) -> None:
+    """Refuse to write several pictures to one file."""
+    sheets = {view: -(-count // _IMAGES_PER_SHEET[view]) for view in views}
+    if sum(sheets.values()) == 1:
+        return
+    found = " and ".join(f"{number} of {view}" for view, number in sheets.items())
+    ways = [f"name a folder: -o {path.with_suffix('')}"]
+    if len(views) > 1:
+        ways.append(f"choose one kind: --only {views[-1]}")
+    if max(sheets.values()) > 1:
+        ways.append("take fewer images (--count 1, or one picture)")
+    many = sum(sheets.values())
+    raise PaircapsError(f"-o {path}: one file cannot take {many} pictures, {found}; {', or '.join(ways)}")
+
+
+def _dimensions(network: Network, numbers: list[int] | None, views: Sequence[str]) -> list[int] | None:
+    """Pose dimensions to show, counted from 0; ``--dimensions`` counts from 1, as the pictures do."""
+    if numbers is None:
+        return None
+    if "perturb" not in views:
+        raise PaircapsError("--dimensions chooses rows of perturb, which is not drawn here")
+    if len(numbers) > MOST_ROWS:
+        raise PaircapsError(f"--dimensions: one picture has room for {MOST_ROWS} of them, got {len(numbers)}")
+    most = network.model.pose_dim
+    for number in numbers:
+        if number > most:
+            raise PaircapsError(f"--dimensions {number}: a pose of this network has the dimensions 1 to {most}")
+    return [number - 1 for number in numbers]
+
+
+def _pictures(network: Network, options: argparse.Namespace, label: int | None, one: bool) -> tuple[Pictures, int]:
+    """The pictures of the command line, or images of a dataset; and the number of those that could not be read.
+
+    Args:
+        network: the trained network.
+        options: those of the command.
+        label: index of the class to explain, or None.
+        one: whether one image of a dataset is enough where no number is given.
+    """
     if options.files and options.data:
         raise PaircapsError(f"give pictures or --data {options.data}, not both")
+    if options.files and options.classes:
+        raise PaircapsError("--classes chooses images of a dataset; which class of a picture to explain, --class says")
     if options.files:
         return _files(network, options, label)
     dataset = named_or_own(network, options.folder, options, options.split)
     require_shape(network, dataset)
-    chosen = balanced_indices(dataset, options.count)
+    classes = None if options.classes is None else [_class_of(dataset, name) for name in options.classes]
+    chosen = balanced_indices(dataset, options.count or (1 if one else _COUNT), classes)
+    if not chosen:
+        asked = f"--classes {','.join(options.classes)}: " if options.classes else ""
+        raise PaircapsError(f"{asked}{dataset!r} has no such images")
     batch = dataset.batch(chosen)
-    labels = batch.targets
-    shown = [" + ".join(dataset.classes[of] for of in every) for every in labels.reshape(len(chosen), -1).tolist()]
-    names = [f"{text}, no. {number}" for text, number in zip(shown, chosen, strict=True)]
+    labels = batch.targets.reshape(len(chosen), -1).tolist()
+    names = [image_title(dataset, of, number) for of, number in zip(labels, chosen, strict=True)]
     return Pictures(names, batch.images, label), 0
+
+
+def _class_of(dataset: ImageDataset, name: str) -> int:
+    """Index of a class that ``--classes`` names."""
+    if name not in dataset.classes:
+        raise PaircapsError(f"--classes {name}: the dataset has {', '.join(dataset.classes)}")
+    return dataset.classes.index(name)
+
+
+def image_title(dataset: ImageDataset, labels: Sequence[int], number: int) -> str:
+    """Title of an image for people: "digit 0, test image 12".
+
+    Args:
+        dataset: where the image is from.
+        labels: its classes.
+        number: its index in the dataset.
+    """
+    names = [dataset.classes[label] for label in labels]
+    word = ""
+    if all(name.isdecimal() for name in dataset.classes):
+        word = "digit" if max(map(len, dataset.classes)) == 1 else "class"
+        word += ("es " if word == "class" else "s ") if len(names) > 1 else " "
+    split = {"train": "training"}.get(dataset.info.split, dataset.info.split)
+    return f"{word}{' and '.join(names)}, {split} image {number}"
 
 
 def _files(network: Network, options: argparse.Namespace, label: int | None) -> tuple[Pictures, int]:
     """Pictures of files, and the number of unreadable ones; an error only if none could be read."""
     say_other_fitting(network, options)
     names, images, errors = [], [], []
+    if options.out.is_file() and any(Path(file).is_file() and options.out.samefile(file) for file in options.files):
+        raise PaircapsError(f"-o {options.out}: is the picture to explain, which would be overwritten")
     for number, source in enumerate(find_pictures(options.files)):
         if number == _MOST_PICTURES:
             raise PaircapsError(f"more than {_MOST_PICTURES} pictures are too many for one command: name fewer")
@@ -138,23 +218,22 @@ def _files(network: Network, options: argparse.Namespace, label: int | None) -> 
     return Pictures(names, torch.stack(images), label), len(errors)
 
 
-def _make_folder(out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise PaircapsError(f"{out}: is a file; -o takes a folder")
-    out.mkdir(parents=True, exist_ok=True)
-
-
 PictureFiles = Iterator[tuple[str, bytes]]
-"""Names of files and their content, drawn one at a time."""
+"""Names of files without their endings, and the content of each, drawn one at a time."""
 
 
-def _reconstruct(network: Network, pictures: Pictures) -> PictureFiles:
-    for name, few in _sheets("reconstruct", pictures, _IMAGES_PER_SHEET["reconstruct"]):
+def _reconstruct(network: Network, pictures: Pictures, output: PictureOutput) -> PictureFiles:
+    for name, few in _sheets("reconstruct", pictures):
         reconstruction = reconstruct(network, few.images, few.label)
-        yield name, draw_reconstruction(reconstruction, few.names, network.classes)
+        yield (
+            name,
+            draw_reconstruction(reconstruction, few.names, network.classes, format=output.format, width=output.width),
+        )
 
 
-def _perturb(network: Network, pictures: Pictures, folder: Path) -> PictureFiles:
+def _perturb(
+    network: Network, pictures: Pictures, output: PictureOutput, folder: Path, dimensions: list[int] | None
+) -> PictureFiles:
     samples = load_sample_images(network, folder)
     if not samples.own:
         print(
@@ -163,28 +242,44 @@ def _perturb(network: Network, pictures: Pictures, folder: Path) -> PictureFiles
             file=sys.stderr,
         )
     ranges = dimension_ranges(network, samples.images)
-    for name, one in _sheets("perturb", pictures, 1):
+    for name, one in _sheets("perturb", pictures):
         perturbation = perturb(network, one.images, ranges, one.label)
-        yield name, draw_perturbation(perturbation, 0, one.names[0], network.classes[int(perturbation.label[0])])
+        class_name = network.classes[int(perturbation.label[0])]
+        yield (
+            name,
+            draw_perturbation(
+                perturbation,
+                0,
+                one.names[0],
+                class_name,
+                dimensions=dimensions,
+                format=output.format,
+                width=output.width,
+            ),
+        )
 
 
-def _agreement(network: Network, pictures: Pictures) -> PictureFiles:
-    for name, few in _sheets("agreement", pictures, _IMAGES_PER_SHEET["agreement"]):
+def _agreement(network: Network, pictures: Pictures, output: PictureOutput) -> PictureFiles:
+    for name, few in _sheets("agreement", pictures):
         explained = agreement(network, few.images, few.label)
-        yield name, draw_agreement(explained, few.names, network.classes)
+        yield (
+            name,
+            draw_agreement(explained, few.names, network.classes, format=output.format, width=output.width),
+        )
 
 
-def _tree(network: Network, pictures: Pictures) -> PictureFiles:
-    for name, one in _sheets("tree", pictures, 1):
+def _tree(network: Network, pictures: Pictures, output: PictureOutput) -> PictureFiles:
+    for name, one in _sheets("tree", pictures):
         parsed = tree(network, one.images[0], one.label)
-        yield name, draw_tree(parsed, one.names[0], network.classes[parsed.label])
+        class_name = network.classes[parsed.label]
+        yield name, draw_tree(parsed, one.names[0], class_name, format=output.format, width=output.width)
 
 
-def _sheets(view: str, pictures: Pictures, each: int) -> Iterator[tuple[str, Pictures]]:
+def _sheets(view: str, pictures: Pictures) -> Iterator[tuple[str, Pictures]]:
     """Split pictures into sheets, each with a file name; numbered, unless one sheet takes them all."""
-    count = len(pictures.names)
+    count, each = len(pictures.names), _IMAGES_PER_SHEET[view]
     sheets = -(-count // each)
     for sheet in range(sheets):
         few = slice(sheet * each, (sheet + 1) * each)
         number = f"-{sheet + 1:0{len(str(sheets))}}" if sheets > 1 or each == 1 else ""
-        yield f"{view}{number}.png", Pictures(pictures.names[few], pictures.images[few], pictures.label)
+        yield f"{view}{number}", Pictures(pictures.names[few], pictures.images[few], pictures.label)

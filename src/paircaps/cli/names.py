@@ -29,6 +29,10 @@ TEST_VIEWS = ("none", "flip", "shift", "flip-shift")
 """Views of an image that ``paircaps evaluate`` can average."""
 VIEWS = ("reconstruct", "perturb", "agreement", "tree")
 """Pictures of ``paircaps explain``."""
+PICTURE_FORMATS = ("png", "svg", "pdf")
+"""Formats of these pictures."""
+PICTURE_WIDTH = 1920
+"""Default width of these pictures, in pixels."""
 EQUIVARIANCE_IMAGES = 4000
 """Default number of warped images of ``paircaps equivariance``."""
 

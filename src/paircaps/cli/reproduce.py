@@ -9,6 +9,7 @@ from pathlib import Path
 from paircaps._utils.allocator import keep_freed_memory
 from paircaps.errors import RecipeError
 from paircaps.paper.experiments import ALL, experiments, find_experiments
+from paircaps.paper.own_routing import take_own_routings
 from paircaps.paper.plan import RUNS, Choice, describe_experiments
 from paircaps.paper.report import write_report
 from paircaps.paper.reproduce import ReproduceSummary, reproduce, require_known_choice
@@ -29,14 +30,15 @@ def run_reproduce(options: argparse.Namespace) -> int:
         raise RecipeError("--out DIR is missing: the folder of all results")
     if options.out.exists() and not options.out.is_dir():
         raise RecipeError(f"--out: {options.out} is a file; it takes a folder")
+    wanted, only, changes = take_own_routings(wanted, options.only, _changes(options.set))
     choice = Choice(
         budget=Budget(epochs=options.epochs),
         seeds=options.seeds,
         limit=options.limit,
         short=options.short,
         data=tuple(options.data),
-        variants=tuple(options.only),
-        changes=_changes(options.set),
+        variants=tuple(only),
+        changes=changes,
     )
     require_known_choice(wanted, choice)
     keep_freed_memory()
@@ -48,6 +50,8 @@ def run_reproduce(options: argparse.Namespace) -> int:
 
 def _changes(settings: list[str]) -> RecipeTree:
     """Settings of all ``--set`` options, as sections of keys."""
+    if sum(text.partition("=")[0].strip() == "model.routing" for text in settings) > 1:
+        raise RecipeError("--set: model.routing is given twice: each is a row of its own, by a command of its own")
     tree: RecipeTree = {}
     for text in settings:
         try:

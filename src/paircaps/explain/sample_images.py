@@ -5,6 +5,7 @@ The ranges of pose dimensions are measured on them, and they are shown where no 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,12 +74,22 @@ def _glyphs(network: Network, count: int) -> Tensor:
     return resized.expand(-1, network.model.in_channels, -1, -1)
 
 
-def balanced_indices(dataset: ImageDataset, count: int) -> list[int]:
-    """Indices of images with the classes in turn: the first image of each class, then the second, and so on."""
+def balanced_indices(dataset: ImageDataset, count: int, classes: Collection[int] | None = None) -> list[int]:
+    """Indices of images with the classes in turn: the first image of each class, then the second, and so on.
+
+    Of an image with two labels, the first one counts.
+
+    Args:
+        dataset: where to take them.
+        count: number of images; fewer if there are fewer.
+        classes: indices of the classes to take; None for all.
+    """
     labels = dataset.labels.cpu()
     turn = torch.empty(len(labels), dtype=torch.long)  # number of images of the same class before each image
     for label in range(len(dataset.classes)):
         own = labels == label
         turn[own] = torch.arange(int(own.sum()))
     order = (turn * len(dataset.classes) + labels).argsort(stable=True)
+    if classes is not None:
+        order = order[torch.isin(labels[order], torch.tensor(sorted(classes)))]
     return order[:count].tolist()

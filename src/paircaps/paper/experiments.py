@@ -41,12 +41,14 @@ class Variant:
         title: name shown in reports.
         changes: settings that it changes in a recipe, as sections of keys.
         pooled: whether it is the pooling twin of the recipe's network.
+        own: whether it is a row that the experiment itself does not have.
     """
 
     name: str
     title: str
     changes: Mapping[str, Any]
     pooled: bool = False
+    own: bool = False
 
 
 @dataclass(frozen=True)

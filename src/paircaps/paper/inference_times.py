@@ -80,6 +80,7 @@ def measure_times(experiment: Experiment, choice: Choice, out: Path, say: Say) -
         rows = time_inference(models, study_data.dataset, seconds)
         lines = [{"kind": "machine", **describe_machine()}]
         lines += [{"kind": "time", **row, "settings": settings[row["variant"]]} for row in rows]
+        lines += [row for name, row in measured.items() if name not in recipes]  # other routings that users added
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, "".join(json.dumps(line) + "\n" for line in lines).encode())
 

@@ -82,7 +82,7 @@ class PlannedRun:
         seed: seed of the weights, the data order and the augmentation.
         recipe: its complete recipe.
         folder: where its files are.
-        is_changed: whether ``--set`` changed a setting of it.
+        is_changed: whether it differs from the shipped recipe in a setting of ``--set``, or in an own routing.
     """
 
     experiment: Experiment
@@ -207,7 +207,7 @@ def _planned_run(
 ) -> PlannedRun:
     recipe = run_recipe(experiment, study_data, variant, seed, choice)
     folder = run_folder(out, experiment, study_data.dataset, variant, seed).path
-    return PlannedRun(experiment, study_data, variant, seed, recipe, folder, bool(choice.changes))
+    return PlannedRun(experiment, study_data, variant, seed, recipe, folder, bool(choice.changes) or variant.own)
 
 
 def study_folder(out: Path, experiment: Experiment, data: str) -> Path:

@@ -13,6 +13,7 @@ from typing import Any
 from paircaps.data.errors import DataError
 from paircaps.data.registry import require_metadata
 from paircaps.errors import TrainingError
+from paircaps.model_files import missing_plugins
 from paircaps.paper.experiments import Experiment, Study, Variant
 from paircaps.paper.plan import SEED_PREFIX, candidate_data, study_folder
 from paircaps.training.datasets import tested_name
@@ -228,7 +229,9 @@ def _read_seeds(place: Path) -> tuple[list[Record], str]:
         try:
             record = read_record(path)
         except TrainingError:
-            remarks.append(f"seed {seed}: a file of it is damaged; `paircaps reproduce` makes it again")
+            missing = missing_plugins(path)
+            damaged = "a file of it is damaged; `paircaps reproduce` makes it again"
+            remarks.append(f"seed {seed}: {f'needs --plugin {missing[0]}' if missing else damaged}")
             continue
         if record is not None:
             records.append(record)

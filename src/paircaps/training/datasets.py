@@ -25,6 +25,7 @@ from paircaps.data import (
 from paircaps.data.randomness import permutation
 from paircaps.data.registry import folder_path
 from paircaps.errors import PaircapsError, RecipeError
+from paircaps.model_files import plugin_sentence
 from paircaps.network import Network
 from paircaps.training.recipe import Augment, Data, options_of
 from paircaps.training.run_folder import RunFolder
@@ -185,7 +186,13 @@ def own_dataset(
         raise PaircapsError(f"{folder}: has no {run.config.name} to tell the dataset by: give --data NAME")
     settings = run.read_recipe().data
     chosen = {**tested_options(settings), **(options or {})}
-    dataset = open_dataset(tested_name(settings), split, root or settings.folder, chosen)
+    try:
+        dataset = open_dataset(tested_name(settings), split, root or settings.folder, chosen)
+    except PaircapsError as error:
+        needed = plugin_sentence(folder)
+        if not needed:
+            raise
+        raise PaircapsError(f"{error}{needed}") from None
     return dataset.limit(settings.limit, settings.seed)
 
 

@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 
 from paircaps._utils.machine import describe_machine
+from paircaps._utils.plugins import noting_plugins
 from paircaps._utils.words import counted
 from paircaps.data import Batch
 from paircaps.errors import ModelFileError, TrainingError
@@ -87,6 +88,7 @@ def train(
         raise TypeError(f"recipe must be a Recipe, as load_recipe('glyphs') gives, got {recipe!r}")
     device = choose_device(recipe.run)
     with ExitStack() as stack:
+        stack.enter_context(noting_plugins())
         stack.callback(torch.set_num_threads, torch.get_num_threads())  # a next training chooses among as many
         set_threads(recipe.run)
         processes = stack.enter_context(joined_processes(device.type))

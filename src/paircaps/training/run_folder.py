@@ -19,6 +19,7 @@ from paircaps._utils.files import write_whole
 from paircaps.errors import FolderBusyError, RecipeError, TrainingError
 from paircaps.model_files import METADATA as MODEL_METADATA
 from paircaps.model_files import WEIGHTS as MODEL_WEIGHTS
+from paircaps.model_files import plugin_sentence
 from paircaps.training.recipe import Recipe
 from paircaps.training.recipe_io import differences, parse_toml, recipe_from_tree, to_toml, with_keys_of_run
 
@@ -102,7 +103,8 @@ class RunFolder:
         try:
             return recipe_from_tree(with_keys_of_run(parse_toml(text, str(self.config))))
         except RecipeError as error:
-            raise TrainingError(f"{self.config}: no recipe of this version of paircaps: {error}") from None
+            needed = plugin_sentence(self.path)
+            raise TrainingError(f"{self.config}: no recipe of this version of paircaps: {error}{needed}") from None
 
 
 @contextmanager

@@ -46,7 +46,8 @@ def declare_reproduce(parser: CommandParser) -> None:
         action="append",
         default=[],
         metavar="SECTION.KEY=VALUE",
-        help="change a setting of every training, as train.ema=0.999; the report says so; may be given several times",
+        help="change a setting of every training, as train.ema=0.999; the report says so; may be given several times; "
+        "model.routing=NAME trains that routing as one more row",
     )
     parser.add_argument("--quiet", action="store_true", help="show no progress within a training")
     parser.set_defaults(run="reproduce:run_reproduce")
@@ -71,7 +72,7 @@ def _declare_choice(parser: CommandParser) -> None:
         action="append",
         default=[],
         metavar="NETWORK",
-        help="only this network, such as fm or pool; may be given several times",
+        help="only this network, such as fm or pool, or another routing as one more row; may be given several times",
     )
 
 

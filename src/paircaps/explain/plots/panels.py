@@ -1,4 +1,4 @@
-"""Parts that several figures share: an image, an overlay of values, a shortened name."""
+"""Parts that several figures share: sizes of text, an image, an overlay of values, a shortened name."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ WARM, COLD = "#ff7a18", "#2f8fff"
 
 INK = "#222222"
 """Colour of text."""
+
+TITLE, TEXT, SMALL = 17, 13, 11
+"""Sizes of text in points, on a slide 13⅓ inches wide."""
+
+_TITLE_LETTERS = 98
+"""Letters of a title that fit on one line."""
 
 
 def show(axis: Any, image: Tensor) -> None:
@@ -70,3 +76,13 @@ def shortened(text: str, most: int = 18) -> str:
     """Cut out the middle of a name longer than ``most`` characters; control characters become spaces."""
     text = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
     return text if len(text) <= most else f"{text[: most // 2 - 1]}…{text[-(most - most // 2) :]}"
+
+
+def set_title(figure: Any, text: str) -> None:
+    """Write the title of a slide; a long one is smaller."""
+    figure.suptitle(text, fontsize=min(TITLE, TITLE * _TITLE_LETTERS / len(text)))
+
+
+def caption(name: str, most: int) -> str:
+    """Name of an image for a caption, with a line for each part between commas, each of ``most`` characters at most."""
+    return "\n".join(shortened(part, most) for part in name.split(", ", 1))

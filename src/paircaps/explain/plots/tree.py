@@ -7,30 +7,38 @@ from typing import Any
 
 from torch import Tensor
 
-from paircaps._utils.figures import as_png, new_figure
-from paircaps.explain.plots.panels import COLD, INK, WARM, shortened, show
+from paircaps._utils.figures import SLIDE_WIDTH, as_slide, new_slide
+from paircaps.explain.plots.panels import COLD, INK, SMALL, TEXT, WARM, caption, set_title, shortened, show
 from paircaps.explain.tree import AgreementTree, Level
 
 _PATCH = 0.34
 """Side of the image patch at a leaf, as a fraction of the image's side."""
 
 
-def draw_tree(tree: AgreementTree, name: str, class_name: str) -> bytes:
+def draw_tree(
+    tree: AgreementTree,
+    name: str,
+    class_name: str,
+    *,
+    format: str = "png",
+    width: int = SLIDE_WIDTH,
+) -> bytes:
     """Draw a parse tree beside its image.
 
     Args:
         tree: the parse tree.
         name: name of the image.
         class_name: name of the class at the top.
+        format: png, svg or pdf.
+        width: width in pixels.
     """
-    leaves = len(tree.levels[-1].capsules)
-    figure = new_figure(max(7.5, 0.62 * leaves + 2.6), 1.75 * len(tree.levels) + 1.0)
-    grid = figure.add_gridspec(1, 2, width_ratios=[1.9, max(5.0, 0.62 * leaves)])
+    figure = new_slide()
+    grid = figure.add_gridspec(1, 2, width_ratios=[1, 3])
     # on the left the image, with numbers where the leaves are
     picture = figure.add_subplot(grid[0, 0])
     show(picture, tree.image)
     _number_leaves(picture, tree.levels[-1], tree.image.shape[-2:])
-    picture.set_title(shortened(name, 24), fontsize=8)
+    picture.set_title(caption(name, 28), fontsize=TEXT)
     # on the right the tree: links first, so that nodes cover their ends
     axis = figure.add_subplot(grid[0, 1])
     axis.axis("off")
@@ -41,12 +49,12 @@ def draw_tree(tree: AgreementTree, name: str, class_name: str) -> bytes:
     for depth, level in enumerate(tree.levels):
         leaf = depth == len(tree.levels) - 1
         _nodes(axis, level, spots[depth], len(tree.levels) - 1 - depth, tree, leaf, class_name if depth == 0 else "")
-    figure.suptitle(
-        f"Parse tree of {shortened(class_name, 20)}: the strongest capsules of each layer, and their shares in it\n"
+    set_title(
+        figure,
+        f"Parse tree of {shortened(class_name, 20)}: the strongest capsules and their shares in its activation; "
         "orange is for it, blue against it",
-        fontsize=9,
     )
-    return as_png(figure)
+    return as_slide(figure, format, width)
 
 
 def _spread(count: int) -> list[float]:
@@ -64,7 +72,7 @@ def _links(axis: Any, links: Tensor, above: list[float], below: list[float], hei
             [height, height + 1],
             "-",
             color=WARM if value >= 0 else COLD,
-            lw=0.5 + 3.5 * abs(value),
+            lw=1 + 6 * abs(value),
             alpha=0.35 + 0.5 * abs(value),
             zorder=1,
             solid_capstyle="round",
@@ -82,14 +90,14 @@ def _nodes(
             inset = axis.inset_axes((spot - width / 2, height - 0.5, width, 0.5), transform=axis.transData)
             _patch(inset, tree.image, level.places[number])
             inset.set_anchor("N")
-            inset.set_xlabel(f"{number + 1}\n{share:+.3g}", fontsize=6.5, color=INK, labelpad=2)
+            inset.set_xlabel(f"{number + 1}\n{share:+.3g}", fontsize=SMALL, color=INK, labelpad=2)
             continue
-        axis.plot([spot], [height], "o", ms=26 if title else 22, mfc="white", mec=INK, mew=1.2, zorder=3)
+        axis.plot([spot], [height], "o", ms=44 if title else 36, mfc="white", mec=INK, mew=1.2, zorder=3)
         inside = title if title and len(title) <= 2 else "" if title else f"#{capsule}"
-        axis.text(spot, height, inside, ha="center", va="center", fontsize=8, color=INK, zorder=4)
+        axis.text(spot, height, inside, ha="center", va="center", fontsize=TEXT, color=INK, zorder=4)
         label = f"{shortened(title, 20)}: {share:.3g}" if title else f"{share:+.3g}"
         behind = {"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.85}
-        axis.text(spot, height + 0.2, label, ha="center", va="bottom", fontsize=7.5, color=INK, zorder=4, bbox=behind)
+        axis.text(spot, height + 0.2, label, ha="center", va="bottom", fontsize=SMALL, color=INK, zorder=4, bbox=behind)
 
 
 def _patch(axis: Any, image: Tensor, place: Tensor) -> None:
@@ -113,7 +121,7 @@ def _number_leaves(axis: Any, leaves: Level, size: Sequence[int]) -> None:
             " · ".join(map(str, numbers)),
             ha="center",
             va="center",
-            fontsize=6.5,
+            fontsize=SMALL,
             color="white",
             bbox={"boxstyle": "round,pad=0.25", "fc": WARM, "ec": "white", "lw": 0.6, "alpha": 0.9},
             clip_on=False,

@@ -11,10 +11,20 @@ from paircaps._utils.figures import as_png, new_figure
 from paircaps.paper.experiments import Experiment
 from paircaps.paper.records import Cell, Record
 
-COLOURS = {"fm": "#e8710a", "fm-runs": "#a33c00", "dynamic": "#2166c8", "em": "#2f8f4e", "pool": "#6b6b6b"}
+_OWN = "own"
+"""Stands for every routing that the experiments do not have themselves."""
+
+COLOURS = {
+    "fm": "#e8710a",
+    "fm-runs": "#a33c00",
+    "dynamic": "#2166c8",
+    "em": "#2f8f4e",
+    "pool": "#6b6b6b",
+    _OWN: "#a855a8",
+}
 """Colour of a variant, by its name or the part of it before the first hyphen."""
 
-MARKERS = {"fm": "o", "fm-runs": "D", "dynamic": "s", "em": "v", "pool": "^"}
+MARKERS = {"fm": "o", "fm-runs": "D", "dynamic": "s", "em": "v", "pool": "^", _OWN: "P"}
 """Marker of a variant: for readers who cannot tell the colours apart, and where lines overlap."""
 
 _WRAP = 38
@@ -77,7 +87,7 @@ def _draw_panel(axis: Any, cells: Sequence[Cell]) -> None:
 
 def _style_of(table: Mapping[str, str], name: str) -> str:
     """Colour or marker of a variant."""
-    return table.get(name) or table[name.split("-")[0]]
+    return table.get(name) or table.get(name.split("-")[0]) or table[_OWN]
 
 
 def _leave_out_steep_start(axis: Any, least: Sequence[float]) -> None:

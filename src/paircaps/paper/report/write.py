@@ -11,6 +11,7 @@ from paircaps._utils.extras import require_extra
 from paircaps._utils.files import write_whole
 from paircaps.errors import PaircapsError
 from paircaps.paper.experiments import Experiment, experiments
+from paircaps.paper.own_routing import found_variants, with_rows
 from paircaps.paper.plan import RUNS
 from paircaps.paper.report.document import ColumnGroup, Section, Table, TableCell
 from paircaps.paper.report.sections import experiment_section
@@ -48,7 +49,7 @@ def write_report(out: Path) -> list[Path]:
     # Read results into sections.
     pictures = out / PICTURES
     sections = [
-        experiment_section(experiment, out, pictures)
+        experiment_section(with_rows(experiment, found_variants(out, experiment)), out, pictures)
         for experiment in experiments().values()
         if _is_in(experiment, out)
     ]
