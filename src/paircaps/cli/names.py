@@ -29,6 +29,8 @@ TEST_VIEWS = ("none", "flip", "shift", "flip-shift")
 """Views of an image that ``paircaps evaluate`` can average."""
 VIEWS = ("reconstruct", "perturb", "agreement", "tree")
 """Pictures of ``paircaps explain``."""
+CURVES_OVER = ("epochs", "steps", "minutes")
+"""What ``paircaps compare`` can draw curves over."""
 EQUIVARIANCE_IMAGES = 4000
 """Default number of warped images of ``paircaps equivariance``."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from paircaps._utils.extras import require_extra
 from paircaps._utils.files import write_whole
+from paircaps._utils.text_tables import markdown_table
 from paircaps.errors import PaircapsError
 from paircaps.paper.experiments import Experiment, experiments
 from paircaps.paper.plan import RUNS
@@ -128,18 +129,9 @@ def _paragraphs(texts: Sequence[str]) -> list[str]:
 
 
 def _table_lines(grid: Table) -> list[str]:
-    head = " | ".join(_escaped(title) for title in grid.columns)
-    return [
-        f"| {head} |",
-        "|" + "---|" * len(grid.columns),
-        *(f"| {' | '.join(_cell_text(cell) for cell in row)} |" for row in grid.rows),
-    ]
+    return markdown_table(grid.columns, [[_cell_text(cell) for cell in row] for row in grid.rows])
 
 
 def _cell_text(cell: TableCell) -> str:
     notes = "; ".join(cell.notes)
-    return _escaped(f"{cell.text} ({notes})" if notes else cell.text)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", "<br>")
+    return f"{cell.text} ({notes})" if notes else cell.text
