@@ -10,7 +10,8 @@ from paircaps._utils.files import write_whole
 from paircaps.cli.output import require_places
 from paircaps.training.compare import compare_runs
 from paircaps.training.compare.curves import draw_curves
-from paircaps.training.compare.tables import as_csv, as_dict, as_markdown, as_text
+from paircaps.training.compare.tables import as_csv, as_dict, as_markdown
+from paircaps.training.compare.terminal import as_text
 
 _ENDINGS = (".md", ".csv", ".json", ".png")
 _WIDTH_OF_A_FILE = 200
@@ -29,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
         ".png": lambda: draw_curves(comparisons, options.over),
     }
     contents = {out: makers[out.suffix.lower()]() for out in options.out}
-    width = shutil.get_terminal_size((_WIDTH_OF_A_FILE, 24)).columns
+    width = max(shutil.get_terminal_size((_WIDTH_OF_A_FILE, 24)).columns, 60)
     print(as_json if options.json else as_text(comparisons, width), end="")
     for out, content in contents.items():
         write_whole(out, content)

@@ -6,35 +6,76 @@ import argparse
 import json
 import shutil
 import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import Field
+from pathlib import Path
 from typing import Any
 
+from paircaps._utils.summary import summarise
+from paircaps._utils.text_tables import text_line
 from paircaps.cli.datasets import named_or_own
 from paircaps.data import ImageDataset
-from paircaps.errors import ModelFileError
+from paircaps.errors import ModelFileError, PaircapsError
 from paircaps.losses import Loss, Objective
-from paircaps.model_files import load, read_metadata
+from paircaps.model_files import METADATA, load, read_metadata
 from paircaps.predict import Prediction, find_pictures, predict_pictures
+from paircaps.training.compare.groups import group_by_recipe
 from paircaps.training.datasets import require_fitting
-from paircaps.training.evaluation import Evaluation, evaluate
+from paircaps.training.evaluation import Evaluation, evaluate, printed_metrics
+from paircaps.training.run_folder import RunFolder, find_runs
 
 _WIDEST_TABLE = 20
+"""Most classes of a confusion table that is printed."""
+
+_MEAN = "  mean ± deviation, n = {}"
+"""Title of the line below runs that differ in their seed alone."""
 
 
 def run_evaluate(options: argparse.Namespace) -> int:
-    """Evaluate a network on a dataset and print the result."""
-    network = load(options.folder)
-    trained = read_metadata(options.folder).get("trained", {})
-    dataset = named_or_own(options.folder, options, options.split).limit(options.limit)
-    require_fitting(network, dataset)
-    objective = Objective(network, _loss(trained, options))
-    views = options.views or _trained_views(trained)
-    evaluation = evaluate(objective, dataset, batch_size=options.batch_size, views=views)
+    """Evaluate networks and print the result: in full for one, as a table for several."""
+    runs = _finished_runs(options.folders)
+    datasets = {name: repr(_load(folder, options)[1]) for name, folder in runs.items()}  # errors before the work
     if options.json:
-        facts = {"folder": str(options.folder), "data": dataset.info.name, "split": dataset.info.split}
-        print(json.dumps({**facts, "note": dataset.info.note, "views": views, **evaluation.as_dict()}))
-        return 0
-    print(_report(evaluation, dataset))
+        for folder in runs.values():
+            objective, dataset, views = _load(folder, options)
+            facts = {"folder": str(folder), "data": dataset.info.name, "split": dataset.info.split}
+            evaluation = evaluate(objective, dataset, batch_size=options.batch_size, views=views)
+            print(json.dumps({**facts, "note": dataset.info.note, "views": views, **evaluation.as_dict()}), flush=True)
+    elif len(runs) > 1:
+        for line in _comparison(runs, datasets, options):
+            print(line, flush=True)
+    else:
+        objective, dataset, views = _load(next(iter(runs.values())), options)
+        print(_report(evaluate(objective, dataset, batch_size=options.batch_size, views=views), dataset))
     return 0
+
+
+def _finished_runs(places: list[Path]) -> dict[str, Path]:
+    """Folders of trained networks by name; of several runs, those that are not finished are named and left out."""
+    runs = find_runs(places)
+    finished = {name: folder for name, folder in runs.items() if (folder / METADATA).exists()}
+    if not finished:
+        return runs  # loading the first one says what it lacks
+    if len(finished) < len(runs):
+        warnings.warn(f"not finished, and left out: {', '.join(runs.keys() - finished.keys())}", stacklevel=2)
+    return finished
+
+
+def _load(folder: Path, options: argparse.Namespace) -> tuple[Objective, ImageDataset, str]:
+    """A network with its loss, the dataset to evaluate it on, and the views that are averaged.
+
+    Raises:
+        PaircapsError: if they do not fit; the message names the folder.
+    """
+    network = load(folder)
+    trained = read_metadata(folder).get("trained", {})
+    try:
+        dataset = named_or_own(folder, options, options.split).limit(options.limit)
+        require_fitting(network, dataset)
+    except PaircapsError as error:
+        raise PaircapsError(f"{folder}: {error}") from None
+    return Objective(network, _loss(trained, folder)), dataset, options.views or _trained_views(trained)
 
 
 def _trained_views(trained: dict[str, Any]) -> str:
@@ -42,13 +83,14 @@ def _trained_views(trained: dict[str, Any]) -> str:
     return trained.get("views", "flip" if trained.get("mirror") else "none")
 
 
-def _loss(trained: dict[str, Any], options: argparse.Namespace) -> Loss:
+def _loss(trained: dict[str, Any], folder: Path) -> Loss:
     try:
         return Loss(**trained["loss"])
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelFileError(
-            f"{options.folder}: model.json does not say what loss it was trained for: {error}"
-        ) from None
+        raise ModelFileError(f"{folder}: model.json does not say what loss it was trained for: {error}") from None
+
+
+# --- one network -----------------------------------------------------------------------------------------------------
 
 
 def _report(evaluation: Evaluation, dataset: ImageDataset) -> str:
@@ -76,6 +118,54 @@ def _table(confusion: list[list[int]], classes: tuple[str, ...]) -> list[str]:
     for name, row in zip(classes, confusion, strict=True):
         lines.append(f"  {name:{first}}" + "".join(f"{count if count else '·':>{cell}}" for count in row))
     return lines
+
+
+# --- several networks ------------------------------------------------------------------------------------------------
+
+
+def _comparison(runs: dict[str, Path], datasets: dict[str, str], options: argparse.Namespace) -> Iterator[str]:
+    """Lines of a table, each as soon as it is known: one for each run, and the mean of those that differ in the seed.
+
+    Args:
+        runs: folders by name.
+        datasets: description of the dataset of each run, by name.
+        options: those of the command.
+    """
+    metrics = printed_metrics()
+    widths = [max(len(_MEAN), *map(len, runs)), *(max(len(part.metadata["label"]), 14) for part in metrics)]
+    for data in dict.fromkeys(datasets.values()):
+        yield data
+        yield text_line(["", *(part.metadata["label"] for part in metrics)], widths)
+        for group in _groups([name for name in runs if datasets[name] == data], runs):
+            found = []
+            for name in group:
+                objective, dataset, views = _load(runs[name], options)
+                found.append(evaluate(objective, dataset, batch_size=options.batch_size, views=views))
+                yield text_line([name, *(_metric_text(part, found[-1:]) for part in metrics)], widths)
+            if len(group) > 1:
+                title = _MEAN.format(len(group))
+                yield text_line([title, *(_metric_text(part, found) for part in metrics)], widths)
+
+
+def _groups(names: list[str], runs: dict[str, Path]) -> list[list[str]]:
+    """Names of runs, together where they differ in their seed alone; a network without a recipe is alone."""
+    recipes = {name: RunFolder(runs[name]) for name in names if RunFolder(runs[name]).config.exists()}
+    groups = group_by_recipe(recipes, lambda name: recipes[name].read_recipe())
+    return [*groups, *([name] for name in names if name not in recipes)]
+
+
+def _metric_text(part: Field[Any], evaluations: list[Evaluation]) -> str:
+    """A metric of a network, or its mean and deviation over several; a dash if one has none."""
+    values = [getattr(evaluation, part.name) for evaluation in evaluations]
+    if None in values:
+        return "–"
+    summary, how = summarise([part.metadata["factor"] * value for value in values]), part.metadata["text"]
+    number, *unit = how.format(summary.mean).split()
+    deviation = [] if summary.deviation is None else ["±", how.format(summary.deviation).split()[0]]
+    return " ".join([number, *deviation, *unit])
+
+
+# --- pictures --------------------------------------------------------------------------------------------------------
 
 
 def run_predict(options: argparse.Namespace) -> int:

@@ -234,14 +234,15 @@ def find_runs(places: Iterable[Path]) -> dict[str, Path]:
         for folder in inside:
             found.setdefault(folder.resolve(), folder)
     if not found:
-        raise TrainingError(f"{', '.join(without)}: no run of a training, and no folder that contains one")
+        raise TrainingError(f"{', '.join(without) or 'nothing'}: no run of a training, and no folder that contains one")
     if without:
-        warnings.warn(f"no run of a training in {', '.join(without)}", stacklevel=2)
+        more = f" and {len(without) - 3} others" if len(without) > 3 else ""
+        warnings.warn(f"no run of a training in {', '.join(without[:3])}{more}", stacklevel=2)
     return dict(zip(_short_names(list(found)), found.values(), strict=True))
 
 
 def _runs_inside(place: Path) -> list[Path]:
-    """The place itself if it is a run, else all runs below it; hidden folders and links to other folders are left out."""
+    """The place itself if it is a run, else all runs below it, without hidden folders and links to other folders."""
     if _is_run(place):
         return [place]
     inner = [entry for entry in place.iterdir() if not entry.name.startswith(".") and entry.is_dir()]
@@ -260,11 +261,13 @@ def _natural(path: Path) -> list[tuple[int, str]]:
 
 
 def _short_names(paths: Sequence[Path]) -> list[str]:
-    """The last parts of each path, as few as tell all of them apart."""
-    parts = 1
-    while len({path.parts[-parts:] for path in paths}) < len(paths):
-        parts += 1
-    return ["/".join(path.parts[-parts:]) for path in paths]
+    """The last parts of each path, as few as tell it from the others, and as many for all in one folder."""
+    parts: dict[Path, int] = {}  # by the folder above
+    for path in paths:
+        others = [other.parts for other in paths if other != path]
+        enough = next(n for n in range(1, len(path.parts) + 1) if all(o[-n:] != path.parts[-n:] for o in others))
+        parts[path.parent] = max(enough, parts.get(path.parent, 1))
+    return [str(Path(*path.parts[-parts[path.parent] :])) for path in paths]
 
 
 # --- folders of checkpoints ------------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ from paircaps.cli.names import CURVES_OVER
 from paircaps.cli.parser import CommandParser
 
 _ABOUT = """
-Compare runs: accuracy as mean and deviation over runs that differ in their seed alone, loss, parameters, steps, time, and
-what differs between their recipes; runs that are not finished are listed with what they have so far.
+Compare runs: accuracy as mean and deviation over runs that differ in their seed alone, loss, parameters, steps, time,
+and what differs between their recipes; runs that are not finished are listed with what they have so far.
 """
 
 
@@ -29,7 +29,7 @@ def declare(parser: CommandParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="write a file too: tables if it ends in .md, a row for each run in .csv, all of it in .json, curves in .png; "
-        "may be given several times",
+        help="write a file too: tables if it ends in .md, a row for each run in .csv, all of it in .json, "
+        "curves in .png; may be given several times",
     )
     parser.set_defaults(run="compare:run")

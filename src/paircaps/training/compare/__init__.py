@@ -1,7 +1,7 @@
 """Comparison of runs: what they reached, what it took, what differs between their recipes, and their curves.
 
 ``runs.py`` reads the folder of a run, ``groups.py`` puts those together that differ in their seed alone, ``tables.py``
-writes tables for a terminal, Markdown, CSV and JSON, and ``curves.py`` draws.
+makes Markdown, CSV and JSON of them, ``terminal.py`` fits tables to a terminal, and ``curves.py`` draws.
 """
 
 from __future__ import annotations

@@ -20,6 +20,9 @@ AXES = {"epochs": "epochs", "steps": "steps", "minutes": "minutes of training"}
 _LOG_FROM = 20
 """Factor between the largest and the least loss from which the axis of losses is logarithmic."""
 
+_WIDEST_OF_TWO = 80
+"""Most characters of a label in a legend of two columns."""
+
 Curve = list[tuple[float, list[float]]]
 """Points of a curve over several seeds: place on the axis, and the value of each seed."""
 
@@ -31,13 +34,15 @@ def draw_curves(comparisons: Sequence[Comparison], over: str = "epochs") -> byte
         comparisons: what to draw, a row of two panels for each dataset.
         over: what the curves are drawn over, one of ``AXES``.
     """
-    figure = new_figure(11, 4.6 * len(comparisons) + 0.4)
+    heights = [3.9 + 0.22 * _legend_rows(comparison) for comparison in comparisons]
+    figure = new_figure(11, sum(heights) + 0.4)
     figure.suptitle(
         "Solid: on images held back; dotted: in training. A line is the mean over seeds, its band from least to most.",
         fontsize=9,
         color="#444444",
     )
-    for part, comparison in zip(figure.subfigures(len(comparisons), 1, squeeze=False)[:, 0], comparisons, strict=True):
+    parts = figure.subfigures(len(comparisons), 1, squeeze=False, height_ratios=heights)[:, 0]
+    for part, comparison in zip(parts, comparisons, strict=True):
         _draw_dataset(part, comparison, over)
     return as_png(figure)
 
@@ -46,16 +51,28 @@ def _draw_dataset(part: Any, comparison: Comparison, over: str) -> None:
     """Draw the panels of one dataset, with a legend of its groups below them."""
     part.suptitle(comparison.data, fontsize=11, fontweight="bold")
     left, right = part.subplots(1, 2)
-    kinds = f" ({', '.join(comparison.loss_names)}: not to be compared)" if len(comparison.loss_names) > 1 else ""
+    kinds = " (of different kinds)" if len(comparison.loss_names) > 1 else ""
     for axis, name, factor, title in ((left, "loss", 1, f"loss{kinds}"), (right, "accuracy", 100, "accuracy, %")):
         seen: list[float] = []  # values that must stay visible
         for number, group in enumerate(comparison.groups):
             seen += _draw_group(axis, group, number, name, factor, over)
         _finish_panel(axis, name, seen, title, AXES[over])
     handles = [_legend_line(number) for number in range(len(comparison.groups))]
-    labels = [_label(*both) for both in zip(comparison.labels, comparison.groups, strict=True)]
-    columns = 1 if max(map(len, labels)) > 60 else 2
-    part.legend(handles, labels, loc="outside lower center", ncols=columns, fontsize=9, frameon=False)
+    labels = _legend(comparison)
+    part.legend(handles, labels, loc="outside lower center", ncols=_legend_columns(labels), fontsize=9, frameon=False)
+
+
+def _legend(comparison: Comparison) -> list[str]:
+    return [_label(*both) for both in zip(comparison.labels, comparison.groups, strict=True)]
+
+
+def _legend_columns(labels: Sequence[str]) -> int:
+    return 1 if max(map(len, labels)) > _WIDEST_OF_TWO else 2
+
+
+def _legend_rows(comparison: Comparison) -> int:
+    labels = _legend(comparison)
+    return -(-len(labels) // _legend_columns(labels))
 
 
 def _label(label: str, group: SeedGroup) -> str:
@@ -92,7 +109,7 @@ def _draw_group(axis: Any, group: SeedGroup, number: int, name: str, factor: flo
         over: what the curves are drawn over.
 
     Returns:
-        Values that must stay visible: those of the validations, and the last one in training.
+        Values that must stay visible: those of the validations, or else those of the second half of the training.
     """
     seen: list[float] = []
     for runs in ([group.finished] if group.finished else []) + [(run,) for run in group.unfinished]:
@@ -105,7 +122,7 @@ def _draw_group(axis: Any, group: SeedGroup, number: int, name: str, factor: flo
         axis.plot(places, means_held_back, color=colour, lw=width, marker=_marker(number), ms=3.5)
         lowest, highest = [min(values) for _, values in validation], [max(values) for _, values in validation]
         axis.fill_between(places, lowest, highest, color=colour, alpha=0.18, lw=0)
-        seen += [*lowest, *highest, *means[-1:]]
+        seen += [*lowest, *highest, *(means[-1:] if validation else means[len(means) // 2 :])]
     return seen
 
 

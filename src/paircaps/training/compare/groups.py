@@ -219,9 +219,9 @@ def joined_names(names: Sequence[str]) -> str:
     """Several names as one, with the beginning and end that they share written once: ``fm/seed-{0,1,2}``."""
     if len(names) == 1:
         return names[0]
-    start = os.path.commonprefix(list(names))
+    start = os.path.commonprefix(list(names))  # noqa: RUF071 (characters, not folders, are meant)
     rests = [name[len(start) :] for name in names]
-    end = os.path.commonprefix([rest[::-1] for rest in rests])[::-1]
+    end = os.path.commonprefix([rest[::-1] for rest in rests])[::-1]  # noqa: RUF071
     middles = [rest[: len(rest) - len(end)] for rest in rests]
     return f"{start}{{{','.join(middles)}}}{end}"
 

@@ -160,10 +160,9 @@ def _read_metrics(folder: RunFolder, is_finished: bool) -> list[Row]:
 def _read_trained(folder: RunFolder) -> dict[str, Any]:
     """Section ``trained`` of ``model.json``."""
     trained = read_metadata(folder.path).get("trained")
-    parts = [trained, trained.get("machine", {}), trained.get("loss", {})] if isinstance(trained, dict) else [None]
-    if not all(isinstance(part, dict) for part in parts):
-        raise TrainingError(f"{folder.model}: is damaged: it does not say how the network was trained")
-    return parts[0]
+    if isinstance(trained, dict) and all(isinstance(trained.get(part, {}), dict) for part in ("machine", "loss")):
+        return trained
+    raise TrainingError(f"{folder.model}: is damaged: it does not say how the network was trained")
 
 
 def _data_in_words(recipe: Recipe) -> str:

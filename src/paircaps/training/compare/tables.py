@@ -1,29 +1,26 @@
-"""Tables of compared runs: for a terminal, as Markdown, as CSV and for JSON."""
+"""Tables of compared runs: their columns, Markdown, CSV, and what JSON has of them."""
 
 from __future__ import annotations
 
 import csv
 import io
-import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from paircaps._utils.summary import Summary
-from paircaps._utils.text_tables import GAP, column_widths, markdown_table, shortened, text_line
+from paircaps._utils.text_tables import markdown_table
 from paircaps.training.compare.groups import Comparison, SeedGroup, network_in_words, recipe_differences
 from paircaps.training.compare.runs import ComparedRun
 
 NOTHING = "–"
 """What stands in a cell for a number that there is not."""
 
-_INTRO = (
+INTRO = (
     "Accuracy of the test in percent, mean ± standard deviation (n − 1) over n runs that differ in their seed alone; "
     "validation, also in percent, is that of the same weights; time is that of a training."
 )
-_SHORTEST_NAME = 12
-_WIDEST_VALUE = 28
-"""Fewest characters of a run's name, and most of a recipe's value, in a narrow terminal."""
+"""What the numbers in a table are."""
 
 
 # --- columns ---------------------------------------------------------------------------------------------------------
@@ -35,7 +32,7 @@ class ComparedColumn:
 
     Args:
         title: its first line.
-        text: function from a group or an unfinished run to the text in its row.
+        text: function from a group of runs, or from a run that is not finished, to the text in its row.
         drop: when the column is left out of a terminal that is too narrow, the highest number first; 0 for never.
     """
 
@@ -44,7 +41,7 @@ class ComparedColumn:
     drop: int = 0
 
 
-def _finished_columns(groups: Sequence[SeedGroup]) -> list[ComparedColumn]:
+def finished_columns(groups: Sequence[SeedGroup]) -> list[ComparedColumn]:
     """Columns of the table of finished runs; other views have one if an accuracy was averaged over them."""
     views = [ComparedColumn("without other views", lambda group: _percent(group, _plain_accuracy), 4)]
     return [
@@ -64,7 +61,7 @@ def _finished_columns(groups: Sequence[SeedGroup]) -> list[ComparedColumn]:
     ]
 
 
-_UNFINISHED_COLUMNS = (
+UNFINISHED_COLUMNS = (
     ComparedColumn("run", lambda run: run.name),
     ComparedColumn("network", lambda run: network_in_words(run.recipe), 3),
     ComparedColumn("seed", lambda run: str(run.seed)),
@@ -120,101 +117,18 @@ _UNITS = (("h", 3600, 4 * 3600), ("min", 60, 120), ("s", 1, 0))
 """Units of time, their seconds, and the seconds from which they are used."""
 
 
-# --- terminal --------------------------------------------------------------------------------------------------------
-
-
-def as_text(comparisons: Sequence[Comparison], width: int) -> str:
-    """Tables for a terminal.
-
-    Args:
-        comparisons: what to show.
-        width: characters of a line; columns that do not fit are left out, and named.
-    """
-    lines, left_out = [], dict[str, None]()
-    finished = [group for comparison in comparisons for group in comparison.finished]
-    tables = [
-        (_finished_columns(finished), [(each.data, each.finished) for each in comparisons if each.finished], []),
-        (_UNFINISHED_COLUMNS, [(each.data, each.unfinished) for each in comparisons if each.unfinished], ["not finished"]),
-    ]
-    for columns, sections, title in tables:
-        if sections:
-            table, dropped = _sections_as_text(columns, sections, width)
-            lines += [*title, *table, ""]
-            left_out |= dict.fromkeys(dropped)
-    for comparison in comparisons:
-        lines += _differences_as_text(comparison, width)
-    notes = [note for comparison in comparisons for note in comparison.notes()]
-    if finished:
-        notes.insert(0, _INTRO)
-    if left_out:
-        notes.append(f"Too wide for {width} columns: {', '.join(left_out)}; -o FILE.md and -o FILE.csv have them.")
-    lines += [line for note in notes for line in textwrap.wrap(note, width)]
-    return "\n".join(lines) + "\n"
-
-
-def _sections_as_text(
-    columns: Sequence[ComparedColumn], sections: Sequence[tuple[str, Sequence[Any]]], width: int
-) -> tuple[list[str], list[str]]:
-    """Lines of a table with a line above the rows of each dataset, and the titles of columns that were left out."""
-    dropped: list[ComparedColumn] = []
-    while True:
-        shown = [column for column in columns if column not in dropped]
-        rows = [[column.text(item) for column in shown] for _, items in sections for item in items]
-        widths = column_widths([[column.title for column in shown], *rows])
-        excess = sum(widths) + len(GAP) * len(widths) - width  # every row is indented by a gap
-        droppable = [column for column in shown if column.drop]
-        if excess <= widths[0] - _SHORTEST_NAME or not droppable:
-            break
-        dropped.append(max(droppable, key=lambda column: column.drop))
-    widths[0] = max(min(widths[0], _SHORTEST_NAME), widths[0] - max(0, excess))
-    lines, left = [GAP + text_line([column.title for column in shown], widths, _left_columns(shown))], iter(rows)
-    for data, items in sections:
-        lines.append(data)
-        for _ in items:
-            name, *cells = next(left)
-            lines.append(GAP + text_line([shortened(name, widths[0]), *cells], widths, _left_columns(shown)))
-    return lines, [column.title for column in columns if column in dropped]
-
-
-def _left_columns(columns: Sequence[ComparedColumn]) -> int:
-    """Number of columns of words, which are aligned to the left: the run and its network."""
-    return sum(column.title in ("run", "network") for column in columns)
-
-
-def _differences_as_text(comparison: Comparison, width: int) -> list[str]:
-    """Table of the keys that differ, in blocks of as many groups as fit beside each other."""
-    if not comparison.differences:
-        return []
-    keys = list(comparison.differences)
-    columns = [
-        [shortened(text, _WIDEST_VALUE) for text in (group.name, *(values[number] for values in cells))]
-        for cells in [list(comparison.differences.values())]
-        for number, group in enumerate(comparison.groups)
-    ]
-    first = [f"{comparison.data}: what differs", *(GAP + key for key in keys)]
-    lines: list[str] = []
-    while columns:
-        block, room = [first], width - max(map(len, first))
-        while columns and (len(block) == 1 or room >= len(GAP) + max(map(len, columns[0]))):
-            room -= len(GAP) + max(map(len, columns[0]))
-            block.append(columns.pop(0))
-        rows = list(zip(*block, strict=True))
-        lines += [*(text_line(row, column_widths(rows), len(block)) for row in rows), ""]
-    return lines
-
-
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
 def as_markdown(comparisons: Sequence[Comparison]) -> str:
     """Tables as Markdown, with all columns."""
-    lines = ["# Runs compared", "", f"`paircaps compare RUN ...`. {_INTRO}", ""]
+    lines = ["# Runs compared", "", f"`paircaps compare RUN ...`. {INTRO}", ""]
     finished = [(comparison.data, group) for comparison in comparisons for group in comparison.finished]
     if finished:
-        lines += _markdown_rows(_finished_columns([group for _, group in finished]), finished)
+        lines += _markdown_rows(finished_columns([group for _, group in finished]), finished)
     unfinished = [(comparison.data, run) for comparison in comparisons for run in comparison.unfinished]
     if unfinished:
-        lines += ["Not finished:", "", *_markdown_rows(_UNFINISHED_COLUMNS, unfinished)]
+        lines += ["Not finished:", "", *_markdown_rows(UNFINISHED_COLUMNS, unfinished)]
     for comparison in comparisons:
         if comparison.differences:
             rows = [[f"`{key}`", *values] for key, values in comparison.differences.items()]
