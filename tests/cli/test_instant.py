@@ -11,6 +11,7 @@ from paircaps.cli.parser import load_function
 from paircaps.data.pictures import FITS
 from paircaps.explain.equivariance import IMAGES
 from paircaps.paper.experiments import ALL, experiments
+from paircaps.training.compare.curves import AXES
 from paircaps.training.recipes import list_recipes
 
 GROUPS = {
@@ -25,7 +26,6 @@ GROUPS = {
         "channels-last",
         "tiles",
         "busy",
-        "runs",
         "serve",
     ),
 }
@@ -99,5 +99,6 @@ def test_names_are_those_of_the_rooms():
         assert list(getattr(names, constant)) == registered, f"add or remove the name in {constant} of cli/names.py"
     assert (*names.EXPERIMENTS, names.ALL_EXPERIMENTS) == (*experiments(), ALL)
     assert names.FITS == FITS
+    assert names.CURVES_OVER == tuple(AXES)
     assert names.EQUIVARIANCE_IMAGES == IMAGES
     assert names.shipped_recipes() == list_recipes()

@@ -56,7 +56,9 @@ def test_a_line_that_grows_is_left_out_and_a_damaged_one_is_not(tmp_path):
         read_rows(tmp_path / "other")
 
 
-@pytest.mark.parametrize("row", ["3", '{"time": 1}', '{"time": true, "step": 1}', '{"start": 0}', '{"time": 1, "step": "x"}'])
+@pytest.mark.parametrize(
+    "row", ["3", '{"time": 1}', '{"time": true, "step": 1}', '{"start": 0}', '{"time": 1, "step": "x"}']
+)
 def test_a_row_of_times_has_a_time_and_a_step(tmp_path, row):
     path = tmp_path / "timing.jsonl"
     path.write_text(f'{{"time": 1.5, "start": 0}}\n{row}\n')

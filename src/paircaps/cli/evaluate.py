@@ -6,14 +6,13 @@ import argparse
 import json
 import shutil
 import sys
-import warnings
 from collections.abc import Iterator
 from dataclasses import Field
 from pathlib import Path
 from typing import Any
 
 from paircaps._utils.summary import summarise
-from paircaps._utils.text_tables import text_line
+from paircaps._utils.text_tables import column_widths, text_line
 from paircaps.cli.datasets import named_or_own
 from paircaps.data import ImageDataset
 from paircaps.errors import ModelFileError, PaircapsError
@@ -28,26 +27,25 @@ from paircaps.training.run_folder import RunFolder, find_runs
 _WIDEST_TABLE = 20
 """Most classes of a confusion table that is printed."""
 
-_MEAN = "  mean ± deviation, n = {}"
-"""Title of the line below runs that differ in their seed alone."""
-
 
 def run_evaluate(options: argparse.Namespace) -> int:
     """Evaluate networks and print the result: in full for one, as a table for several."""
     runs = _finished_runs(options.folders)
     datasets = {name: repr(_load(folder, options)[1]) for name, folder in runs.items()}  # errors before the work
-    if options.json:
-        for folder in runs.values():
-            objective, dataset, views = _load(folder, options)
+    evaluations = {}
+    for name, folder in runs.items():
+        if len(runs) > 1:
+            print(f"evaluating {name} ...", file=sys.stderr, flush=True)
+        objective, dataset, views = _load(folder, options)
+        evaluations[name] = evaluate(objective, dataset, batch_size=options.batch_size, views=views)
+        if options.json:
             facts = {"folder": str(folder), "data": dataset.info.name, "split": dataset.info.split}
-            evaluation = evaluate(objective, dataset, batch_size=options.batch_size, views=views)
-            print(json.dumps({**facts, "note": dataset.info.note, "views": views, **evaluation.as_dict()}), flush=True)
-    elif len(runs) > 1:
-        for line in _comparison(runs, datasets, options):
-            print(line, flush=True)
-    else:
-        objective, dataset, views = _load(next(iter(runs.values())), options)
-        print(_report(evaluate(objective, dataset, batch_size=options.batch_size, views=views), dataset))
+            facts |= {"note": dataset.info.note, "views": views}
+            print(json.dumps({**facts, **evaluations[name].as_dict()}), flush=True)
+        elif len(runs) == 1:
+            print(_report(evaluations[name], dataset))
+    if len(runs) > 1 and not options.json:
+        print("\n".join(_comparison(runs, datasets, evaluations)))
     return 0
 
 
@@ -58,7 +56,8 @@ def _finished_runs(places: list[Path]) -> dict[str, Path]:
     if not finished:
         return runs  # loading the first one says what it lacks
     if len(finished) < len(runs):
-        warnings.warn(f"not finished, and left out: {', '.join(runs.keys() - finished.keys())}", stacklevel=2)
+        others = ", ".join(name for name in runs if name not in finished)
+        print(f"paircaps: note: not finished, and left out: {others}", file=sys.stderr)
     return finished
 
 
@@ -123,28 +122,28 @@ def _table(confusion: list[list[int]], classes: tuple[str, ...]) -> list[str]:
 # --- several networks ------------------------------------------------------------------------------------------------
 
 
-def _comparison(runs: dict[str, Path], datasets: dict[str, str], options: argparse.Namespace) -> Iterator[str]:
-    """Lines of a table, each as soon as it is known: one for each run, and the mean of those that differ in the seed.
+def _comparison(runs: dict[str, Path], datasets: dict[str, str], evaluations: dict[str, Evaluation]) -> Iterator[str]:
+    """Lines of a table: one for each run, and one with the mean of those that differ in their seed alone.
 
     Args:
         runs: folders by name.
-        datasets: description of the dataset of each run, by name.
-        options: those of the command.
+        datasets: description of the dataset of each run.
+        evaluations: metrics of each run.
     """
-    metrics = printed_metrics()
-    widths = [max(len(_MEAN), *map(len, runs)), *(max(len(part.metadata["label"]), 14) for part in metrics)]
-    for data in dict.fromkeys(datasets.values()):
-        yield data
-        yield text_line(["", *(part.metadata["label"] for part in metrics)], widths)
+    metrics = [
+        part for part in printed_metrics() if any(getattr(each, part.name) is not None for each in evaluations.values())
+    ]
+    sections: dict[str, list[list[str]]] = {data: [] for data in datasets.values()}
+    for data, rows in sections.items():
         for group in _groups([name for name in runs if datasets[name] == data], runs):
-            found = []
-            for name in group:
-                objective, dataset, views = _load(runs[name], options)
-                found.append(evaluate(objective, dataset, batch_size=options.batch_size, views=views))
-                yield text_line([name, *(_metric_text(part, found[-1:]) for part in metrics)], widths)
+            found = [evaluations[name] for name in group]
+            rows += [[name, *(_metric_text(part, [evaluations[name]]) for part in metrics)] for name in group]
             if len(group) > 1:
-                title = _MEAN.format(len(group))
-                yield text_line([title, *(_metric_text(part, found) for part in metrics)], widths)
+                rows.append([f"  mean, n = {len(group)}", *(_metric_text(part, found) for part in metrics)])
+    titles = ["", *(part.metadata["label"] for part in metrics)]
+    widths = column_widths([titles, *(row for rows in sections.values() for row in rows)])
+    for data, rows in sections.items():
+        yield from (data, text_line(titles, widths), *(text_line(row, widths) for row in rows))
 
 
 def _groups(names: list[str], runs: dict[str, Path]) -> list[list[str]]:

@@ -2,11 +2,13 @@
 
 import json
 import re
+import shutil
 
 import pytest
 from paper.results import MACHINE, finished, variant_of
 
 from paircaps._utils.figures import new_figure
+from paircaps._utils.summary import Summary
 from paircaps.errors import PaircapsError
 from paircaps.paper.experiments import PaperNumber, experiments
 from paircaps.paper.plan import Choice
@@ -512,5 +514,7 @@ def test_a_folder_of_ordinary_runs_is_sent_to_compare(tmp_path):
         f"{folder}: has no runs/: no folder of `paircaps reproduce`. It holds 1 ordinary run: "
         f"`paircaps compare {folder}/*` compares them"
     )
-    with pytest.raises(PaircapsError, match=r"holds no experiment of the paper.*`paircaps compare \S+/runs/\*` compares"):
+    with pytest.raises(
+        PaircapsError, match=r"holds no experiment of the paper.*`paircaps compare \S+/runs/\*` compares"
+    ):
         write_report(tmp_path / "mine")

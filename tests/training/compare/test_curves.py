@@ -19,7 +19,11 @@ def panels(figure):
 
 
 def test_loss_and_accuracy_lie_side_by_side_in_a_row_for_each_dataset(make_run, drawn):
-    runs = [make_run("a"), make_run("b", {"optimiser": {"lr": 0.5}}), make_run("c", {"data": {"name": "mnist"}}, finished=False)]
+    runs = [
+        make_run("a"),
+        make_run("b", {"optimiser": {"lr": 0.5}}),
+        make_run("c", {"data": {"name": "mnist"}}, finished=False),
+    ]
     curves.draw_curves(compare_runs(runs))
     glyphs, mnist = panels(drawn[0])
     assert [axis.get_ylabel() for axis in glyphs] == ["loss", "accuracy, %"]

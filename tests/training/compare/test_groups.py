@@ -54,7 +54,11 @@ def test_a_seed_that_was_run_twice_is_noted(make_run):
 
 
 def test_datasets_are_apart_also_by_the_note_on_their_files(make_run):
-    folders = [make_run("a"), make_run("b", note="a stand-in"), make_run("c", {"data": {"name": "mnist"}}, finished=False)]
+    folders = [
+        make_run("a"),
+        make_run("b", note="a stand-in"),
+        make_run("c", {"data": {"name": "mnist"}}, finished=False),
+    ]
     comparisons = compare_runs([*folders, make_run("d", seed(1))])
     assert [comparison.data for comparison in comparisons] == ["glyphs", "glyphs (a stand-in)", "mnist"]
     assert [names(comparison) for comparison in comparisons] == [["{a,d}"], ["b"], ["c"]]
@@ -83,7 +87,10 @@ def test_what_differs_is_there_for_every_group(make_run):
 def test_figures_name_groups_by_what_differs(make_run):
     a, b = make_run("a"), make_run("b", {"model": {"routing": "dynamic"}, "schedule": {"name": "cosine"}})
     assert compare_runs([a, b])[0].labels == ("fm, schedule one-cycle", "dynamic, schedule cosine")
-    many = {"optimiser": {"lr": 0.5, "eps": 0.1, "beta1": 0.8, "beta2": 0.7, "weight_decay": 0.25}, "train": {"ema": 0.5}}
+    many = {
+        "optimiser": {"lr": 0.5, "eps": 0.1, "beta1": 0.8, "beta2": 0.7, "weight_decay": 0.25},
+        "train": {"ema": 0.5},
+    }
     assert compare_runs([a, make_run("c", many)])[0].labels == ("a", "c"), "too many differences for a name"
 
 

@@ -11,7 +11,14 @@ from paircaps.training.compare import read_run
 
 def test_a_run_of_an_earlier_version_is_read():
     run = read_run("old", OLD)
-    assert (run.is_finished, run.data, run.note, run.parameters, run.step, run.steps) == (True, "glyphs", "", 6016, 12, 12)
+    assert (run.is_finished, run.data, run.note, run.parameters, run.step, run.steps) == (
+        True,
+        "glyphs",
+        "",
+        6016,
+        12,
+        12,
+    )
     assert (run.accuracy, run.plain_accuracy, run.loss) == (0.17, 0.15333333333333332, 2.27757448832194)
     assert (run.validation_accuracy, run.validation_loss) == (0.13333333333333333, 2.283652750651042)
     assert (run.threads, run.commit, run.loss_name) == (1, "be29f46", "cross-entropy")
@@ -84,7 +91,12 @@ ROW = '{"kind": "test", "step": 12, "images": 300, "accuracy": %s, "loss": 1.0}\
         ("metrics.jsonl", ROW % "7", TrainingError, r"metrics.jsonl: is damaged: a row of kind test has accuracy: 7"),
         ("metrics.jsonl", ROW % "NaN", TrainingError, r"has accuracy: nan"),
         ("metrics.jsonl", ROW % "null", TrainingError, r"has accuracy: None"),
-        ("timing.jsonl", '{"time": "now", "start": 0}\n', TrainingError, r"timing.jsonl: is damaged: a line of it is no"),
+        (
+            "timing.jsonl",
+            '{"time": "now", "start": 0}\n',
+            TrainingError,
+            r"timing.jsonl: is damaged: a line of it is no",
+        ),
         ("timing.jsonl", '{"time": 3}\n', TrainingError, r"timing.jsonl: is damaged: a line of it is no row of times"),
         ("model.json", "{", ModelFileError, r"model.json: not JSON"),
         ("config.toml", "[model]\nname = 3\n", TrainingError, r"config.toml: no recipe of this version"),
@@ -97,7 +109,9 @@ def test_a_damaged_file_is_named(make_run, name, text, error, told):
         read_run("a", folder)
 
 
-@pytest.mark.parametrize("damage", [{"trained": 3}, {"trained": {"machine": 3}}, {"model": "no-such"}, {"arguments": {}}])
+@pytest.mark.parametrize(
+    "damage", [{"trained": 3}, {"trained": {"machine": 3}}, {"model": "no-such"}, {"arguments": {}}]
+)
 def test_a_model_that_says_nothing_of_use_is_damaged(make_run, damage):
     folder = make_run("a")
     facts = json.loads((folder / "model.json").read_text())
