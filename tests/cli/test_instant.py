@@ -99,6 +99,6 @@ def test_names_are_those_of_the_rooms():
         assert list(getattr(names, constant)) == registered, f"add or remove the name in {constant} of cli/names.py"
     assert (*names.EXPERIMENTS, names.ALL_EXPERIMENTS) == (*experiments(), ALL)
     assert names.FITS == FITS
-    assert names.CURVES_OVER == tuple(AXES)
+    assert tuple(AXES) == names.CURVES_OVER
     assert names.EQUIVARIANCE_IMAGES == IMAGES
     assert names.shipped_recipes() == list_recipes()

@@ -71,10 +71,8 @@ def test_csv_has_a_row_for_each_run(comparisons):
     rows = {row["run"]: row for row in csv.DictReader(io.StringIO(as_csv(comparisons)))}
     assert list(rows) == ["fm-0", "fm-1", "fm-2", "pool", "mnist"]
     first = rows["fm-0"]
-    assert {name: first[name] for name in ("data", "finished", "seed", "accuracy", "steps", "group", "n")} == {
-        **{"data": "glyphs", "finished": "True", "seed": "0", "accuracy": "0.4"},
-        **{"steps": "12", "group": "fm-{0,1,2}", "n": "2"},
-    }
+    assert [first[name] for name in ("data", "finished", "seed", "accuracy")] == ["glyphs", "True", "0", "0.4"]
+    assert [first[name] for name in ("steps", "group", "n")] == ["12", "fm-{0,1,2}", "2"]
     assert float(first["seconds"]) == pytest.approx(79.31)
     assert float(first["mean_accuracy"]) == pytest.approx(0.41)
     assert float(first["deviation"]) == pytest.approx(0.0002**0.5)
@@ -91,10 +89,9 @@ def test_json_has_all_of_it(comparisons):
     assert fm["accuracy"] == {"mean": pytest.approx(0.41), "deviation": pytest.approx(0.0002**0.5), "seeds": 2}
     assert pool["accuracy"]["deviation"] is None
     assert [run["finished"] for run in fm["runs"]] == [True, True, False]
-    assert fm["runs"][0]["validations"][1] == {
-        **{"step": 8, "epoch": 2.0, "validation_loss": 2.3175867716471354, "validation_accuracy": 0.1},
-        "seconds": pytest.approx(53.43),
-    }
+    second = fm["runs"][0]["validations"][1]
+    assert second.pop("seconds") == pytest.approx(53.43)
+    assert second == {"step": 8, "epoch": 2.0, "validation_loss": 2.3175867716471354, "validation_accuracy": 0.1}
     assert glyphs["differences"]["model.name"] == ["resnet-caps-small", "resnet-pool-small"]
     assert mnist["groups"][0]["accuracy"] is None
 

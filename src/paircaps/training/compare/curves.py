@@ -36,11 +36,10 @@ def draw_curves(comparisons: Sequence[Comparison], over: str = "epochs") -> byte
     """
     heights = [3.9 + 0.22 * _legend_rows(comparison) for comparison in comparisons]
     figure = new_figure(11, sum(heights) + 0.4)
-    figure.suptitle(
-        "Solid: on images held back; dotted: in training. A line is the mean over seeds, its band from least to most.",
-        fontsize=9,
-        color="#444444",
-    )
+    caption = "Solid: on images held back; dotted: in training."
+    if any(len(group.finished) > 1 for comparison in comparisons for group in comparison.groups):
+        caption += " A line is the mean over seeds, its band from least to most."
+    figure.suptitle(caption, fontsize=9, color="#444444")
     parts = figure.subfigures(len(comparisons), 1, squeeze=False, height_ratios=heights)[:, 0]
     for part, comparison in zip(parts, comparisons, strict=True):
         _draw_dataset(part, comparison, over)
