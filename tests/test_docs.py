@@ -72,7 +72,9 @@ def test_every_test_that_the_equation_map_names_exists():
 
 def documented_keys(title):
     """Pairs of a kind of rows and a key of the table below a title of the page on training."""
-    section = (ROOT / "docs" / "training.md").read_text().split(f"### {title}\n")[1].split("\n## ")[0].split("\n### ")[0]
+    section = (
+        (ROOT / "docs" / "training.md").read_text().split(f"### {title}\n")[1].split("\n## ")[0].split("\n### ")[0]
+    )
     return set(re.findall(r"^\| `?(\w+)`? \| `(\w+)` \|", section, flags=re.M))
 
 
