@@ -72,9 +72,8 @@ def test_every_test_that_the_equation_map_names_exists():
 
 def documented_keys(title):
     """Pairs of a kind of rows and a key of the table below a title of the page on training."""
-    section = (
-        (ROOT / "docs" / "training.md").read_text().split(f"### {title}\n")[1].split("\n## ")[0].split("\n### ")[0]
-    )
+    page = (ROOT / "docs" / "training.md").read_text()
+    section = re.split(r"\n##", page.split(f"### {title}\n")[1])[0]
     return set(re.findall(r"^\| `?(\w+)`? \| `(\w+)` \|", section, flags=re.M))
 
 
