@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from paircaps import data, functional, testing
     from paircaps.functional import Capsules
-    from paircaps.layers import CapsuleLayer, PrimaryCapsules
+    from paircaps.layers import CapsuleLayer, PrimaryCapsules, settle
     from paircaps.model_files import load
     from paircaps.models import (
         CapsNet,
@@ -62,6 +62,7 @@ __all__ = [
     "load",
     "register_model",
     "register_routing",
+    "settle",
     "testing",
 ]
 

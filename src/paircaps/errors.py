@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 
 class PaircapsError(Exception):
@@ -23,6 +24,10 @@ class MissingExtraError(PaircapsError, ImportError):
 
 class ModelFileError(PaircapsError):
     """A saved model is missing, is damaged, or was not written by paircaps."""
+
+
+class DataError(PaircapsError):
+    """A dataset, file or folder cannot be used; the message names it and says why, and what to do about it."""
 
 
 class CheckpointError(PaircapsError):
@@ -48,3 +53,8 @@ class Stopped(Exception):  # noqa: N818 (nothing went wrong)
     def __init__(self, number: int, step: int) -> None:
         super().__init__(f"stopped by {signal.Signals(number).name} at step {step:,}; the same command goes on")
         self.code = 128 + number
+
+
+def os_data_error(action: str, path: Path | str, error: OSError) -> DataError:
+    """DataError about a refusal of the operating system: no such file, no permission, disk full."""
+    return DataError(f"{path}: cannot {action}: {error.strerror or error}")

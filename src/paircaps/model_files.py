@@ -21,6 +21,7 @@ from paircaps._utils.files import write_whole
 from paircaps._utils.plugins import used_plugins
 from paircaps.errors import ModelFileError
 from paircaps.network import Network, NetworkSpec, Preparation
+from paircaps.pictures import Fitting
 
 WEIGHTS, METADATA = "model.safetensors", "model.json"
 FORMAT, VERSION = "paircaps-model", 1
@@ -162,14 +163,15 @@ def read_metadata(folder: Path) -> dict[str, Any]:
 
 def _build(metadata: dict[str, Any], path: Path) -> Network:
     try:
-        preparation = metadata["preparation"]
+        arguments = dict(metadata["arguments"])
         spec = NetworkSpec(
             metadata["model"],
-            dict(metadata["arguments"]),
+            arguments,
             tuple(str(name) for name in metadata["classes"]),
-            Preparation(tuple(preparation["size"]), tuple(preparation["crop"]), preparation["standardise"]),
+            _preparation(metadata["preparation"], arguments),
             metadata["decoder"],
             metadata["labels_per_image"],
+            metadata.get("certainty") or _certainty_of_loss(metadata),
         )
         return Network(spec)
     except KeyError as error:
@@ -177,6 +179,25 @@ def _build(metadata: dict[str, Any], path: Path) -> Network:
     except (TypeError, ValueError, AttributeError, RuntimeError) as error:
         needed = _missing_plugins(metadata)
         raise ModelFileError(f"{path}: no model that this paircaps can build: {_first_line(error)}{needed}") from None
+
+
+def _preparation(saved: Mapping[str, Any], arguments: Mapping[str, Any]) -> Preparation:
+    """Preparation of a file; earlier versions saved neither channels nor how pictures are fitted."""
+    fitting = saved.get("fitting")
+    return Preparation(
+        tuple(saved["size"]),
+        tuple(saved["crop"]),
+        saved["standardise"],
+        saved.get("channels", arguments.get("in_channels", 1)),
+        None if fitting is None else Fitting(fitting["fit"], fitting["background"], fitting["invert"]),
+    )
+
+
+def _certainty_of_loss(metadata: Mapping[str, Any]) -> str | None:
+    """How activations become certainties in a file of an earlier version: by the loss that it names."""
+    trained = metadata.get("trained")
+    loss = trained.get("loss") if isinstance(trained, Mapping) else None
+    return "activation" if isinstance(loss, Mapping) and loss.get("name") == "margin" else None
 
 
 def _missing_plugins(metadata: dict[str, Any]) -> str:

@@ -2,40 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from itertools import islice
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from paircaps._utils.checks import require_bool, require_choice, require_positive, require_sizes
 from paircaps._utils.images import as_float, middle, standardise
+from paircaps.errors import DataError
 from paircaps.functional import Capsules
 from paircaps.models import DeconvDecoder, DenseDecoder, ImageModel, create_model
 from paircaps.models.decoder import Decoder
+from paircaps.pictures import Fit, FittedPicture, Fitting, PictureSource, decode_fitted, find_pictures, fit_picture
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    Picture = str | PathLike[str] | Image | Tensor
+    """A picture file or a folder of them, an image of Pillow, or a tensor (C, H, W) or (B, C, H, W)."""
 
 DECODERS = ("none", "deconv", "dense")
+CERTAINTIES = ("softmax", "activation")
+_AT_ONCE = 64
+"""Pictures that are classified in one batch."""
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """Preparation of every image, in training and prediction alike, and therefore saved with the network.
+    """How a picture becomes the input of a model, in training and prediction alike; saved with the network.
 
     Args:
         size: (height, width) of an image as it comes; a picture of another size is resized to this.
         crop: (height, width) of the centre crop that the model gets.
         standardise: whether each image gets mean 0 and standard deviation 1; otherwise it stays in 0..1.
+        channels: channels of an image, 1 for grey, 3 for colour.
+        fitting: how a picture file is fitted to the size; None if that is not known, as of networks that were saved
+            before it was recorded.
     """
 
     size: tuple[int, int]
     crop: tuple[int, int]
     standardise: bool = False
+    channels: int = 1
+    fitting: Fitting | None = field(default_factory=Fitting)
 
     def __post_init__(self) -> None:
         require_sizes("size", self.size, 2)
         require_sizes("crop", self.crop, 2)
         require_bool(standardise=self.standardise)
+        require_positive(channels=self.channels)
         if self.crop[0] > self.size[0] or self.crop[1] > self.size[1]:
             raise ValueError(f"crop {self.crop} is larger than the image, {self.size}")
 
@@ -51,6 +74,8 @@ class NetworkSpec:
         preparation: preparation of an image.
         decoder: ``"none"``, ``"deconv"`` (the paper's) or ``"dense"`` (the first CapsNet's).
         labels_per_image: number of classes that an image shows: 1, or 2 where digits overlap.
+        certainty: how activations become certainties in 0..1: ``"activation"``, as they are, if a margin loss or the
+            routing keeps them there, else ``"softmax"``. None: as the routing says.
     """
 
     model: str
@@ -59,16 +84,60 @@ class NetworkSpec:
     preparation: Preparation
     decoder: str = "none"
     labels_per_image: int = 1
+    certainty: str | None = None
 
     def __post_init__(self) -> None:
         require_choice("decoder", self.decoder, DECODERS)
+        require_choice("certainty", self.certainty, (None, *CERTAINTIES))
         require_positive(labels_per_image=self.labels_per_image)
         if self.arguments.get("num_classes") != len(self.classes):
             raise ValueError(f"{len(self.classes)} classes for a model of {self.arguments.get('num_classes')}")
+        if self.arguments.get("in_channels", self.preparation.channels) != self.preparation.channels:
+            raise ValueError(
+                f"images of {self.preparation.channels} channels for a model of {self.arguments['in_channels']}"
+            )
 
     def as_dict(self) -> dict[str, object]:
         """All fields by name, for JSON."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Prediction of a network for one picture.
+
+    Args:
+        name: name of the picture's file; empty if it has none.
+        labels: name of the most active class, or of the two most active ones if the network was trained for two; empty
+            if the picture could not be read.
+        certainties: certainty in 0..1 of each class by name.
+        activations: activation of each class capsule by class name.
+        error: why the picture could not be read; empty if it could.
+    """
+
+    name: str = ""
+    labels: tuple[str, ...] = ()
+    certainties: Mapping[str, float] = field(default_factory=dict)
+    activations: Mapping[str, float] = field(default_factory=dict)
+    error: str = ""
+
+    @property
+    def label(self) -> str:
+        """Name of the most active class."""
+        return self.labels[0]
+
+    @property
+    def certainty(self) -> float:
+        """Certainty of the most active class."""
+        return self.certainties[self.label]
+
+    @property
+    def activation(self) -> float:
+        """Activation of the most active class."""
+        return self.activations[self.label]
+
+    def __str__(self) -> str:
+        return " and ".join(f"{label} ({100 * self.certainties[label]:.1f} %)" for label in self.labels) or self.error
 
 
 class Network(nn.Module):
@@ -81,7 +150,10 @@ class Network(nn.Module):
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
         self.spec = spec
+        self._warned = False
         self.model = create_model(spec.model, **dict(spec.arguments))  # pyright: ignore[reportArgumentType]
+        if self.model.in_channels != spec.preparation.channels:
+            raise ValueError(f"images of {spec.preparation.channels} channels for a model of {self.model.in_channels}")
         self.decoder = _create_decoder(spec.decoder, self.model)
 
     @property
@@ -130,10 +202,139 @@ class Network(nn.Module):
         return self.decoder(self(images), label)
 
     @torch.no_grad()
-    def predict(self, images: Tensor) -> Tensor:
-        """Predicted class index of each image, (B,), or where images show two classes both of them, (B, 2)."""
+    def classify(self, images: Tensor) -> Tensor:
+        """Predicted class index of each image, (B,), or where images show two classes both of them, (B, 2).
+
+        Args:
+            images: as for a call.
+        """
         with self.evaluating():
             return most_active(self(images).activation, self.spec.labels_per_image)
+
+    def certainty(self, activation: Tensor) -> Tensor:
+        """Activations (..., J) mapped to certainties in 0..1: as they are if they lie there, else by a softmax."""
+        kind = self.spec.certainty or ("activation" if self.model.bounded else "softmax")
+        return activation.clamp(0, 1) if kind == "activation" else activation.softmax(-1)
+
+    def predict(
+        self, pictures: Picture | Iterable[Picture], *, fit: Fit | None = None, invert: bool | None = None
+    ) -> Prediction | list[Prediction]:
+        """Class, certainties and activations of pictures.
+
+        Args:
+            pictures: path of a picture file, an image of Pillow or a tensor (C, H, W): one prediction. Path of a
+                folder, a tensor (B, C, H, W) or a list of any of these: a list of predictions. Tensors are as for a
+                call.
+            fit: how a picture of another aspect ratio is fitted; None as in the training.
+            invert: whether to exchange dark and light; None as in the training.
+
+        Raises:
+            DataError: if a picture cannot be read.
+        """
+        if isinstance(pictures, str | PathLike | Tensor) or not isinstance(pictures, Iterable):
+            one = _is_one(pictures)
+            pictures = [pictures]
+        else:
+            one = False
+        images = [image for picture in pictures for image in self._images(picture, fit, invert)]
+        predictions = list(self._predictions(images))
+        return predictions[0] if one else predictions
+
+    def predict_sources(
+        self, sources: Iterable[PictureSource], *, fit: Fit | None = None, invert: bool | None = None
+    ) -> Iterator[Prediction]:
+        """Classify picture files; one that cannot be read gives a prediction with an error, and the others go on.
+
+        Args:
+            sources: pictures to classify, read a few at a time.
+            fit: as for :meth:`predict`.
+            invert: as for :meth:`predict`.
+        """
+        sources = iter(sources)
+        while group := list(islice(sources, _AT_ONCE)):
+            images: dict[int, tuple[str, Tensor]] = {}
+            errors: dict[int, Prediction] = {}
+            for number, source in enumerate(group):
+                try:
+                    images[number] = source.name, self.read_picture(source, fit=fit, invert=invert).image
+                except DataError as error:
+                    errors[number] = Prediction(source.name, error=str(error))
+            good = dict(zip(images, self._predictions(list(images.values())), strict=True))
+            yield from (good[number] if number in good else errors[number] for number in range(len(group)))
+
+    def read_picture(
+        self,
+        source: PictureSource,
+        *,
+        fit: Fit | None = None,
+        invert: bool | None = None,
+        max_memory: int | None = None,
+    ) -> FittedPicture:
+        """Read a picture file as the training did.
+
+        Args:
+            source: picture to read.
+            fit: as for :meth:`predict`.
+            invert: as for :meth:`predict`.
+            max_memory: most bytes that decoding may take; no bound without it.
+        """
+        wanted = self.spec.preparation
+        try:
+            fitting = self.fitting(fit, invert)
+            content = source.read()
+            return decode_fitted(content, source.name, wanted.size, wanted.channels, fitting, max_memory=max_memory)
+        except ValueError as error:
+            raise DataError(f"{source.name}: {error}") from None
+
+    def fitting(self, fit: Fit | None = None, invert: bool | None = None) -> Fitting:
+        """How picture files are fitted: as in the training, unless arguments say otherwise.
+
+        Where the training's way is not known, a warning says so, once, and what is assumed.
+        """
+        known = self.spec.preparation.fitting
+        if known is None and not self._warned and fit is None:
+            self._warned = True
+            warnings.warn(
+                "the files of this network do not say how its pictures were fitted: they are padded here; give a fit "
+                "(crop, pad or stretch) if its training had another",
+                stacklevel=2,
+            )
+        return (known or Fitting()).changed(fit, invert)
+
+    def _images(self, picture: Picture, fit: Fit | None, invert: bool | None) -> Iterator[tuple[str, Tensor]]:
+        """Names and images, (C, H, W) each, of a picture, a folder or a batch."""
+        if isinstance(picture, str | PathLike):
+            for source in find_pictures([str(Path(picture))]):
+                yield source.name, self.read_picture(source, fit=fit, invert=invert).image
+        elif isinstance(picture, Tensor):
+            if picture.dim() not in (3, 4):
+                raise ValueError(f"a tensor to predict is (C, H, W) or (B, C, H, W), got {tuple(picture.shape)}")
+            yield from (("", image) for image in (picture if picture.dim() == 4 else picture[None]))
+        elif hasattr(picture, "getbands"):  # an image of Pillow, which may not be installed
+            wanted = self.spec.preparation
+            fitted = fit_picture(picture, wanted.size, wanted.channels, self.fitting(fit, invert))
+            yield getattr(picture, "filename", ""), fitted.image
+        else:
+            raise TypeError(
+                "a picture to predict is a path, an image of Pillow or a tensor, or a list of them, got "
+                f"{type(picture).__name__}"
+            )
+
+    @torch.no_grad()
+    def _predictions(self, images: list[tuple[str, Tensor]]) -> Iterator[Prediction]:
+        """Predictions of named images, a batch at a time."""
+        device = next(self.parameters()).device
+        for first in range(0, len(images), _AT_ONCE):
+            few = images[first : first + _AT_ONCE]
+            with self.evaluating():
+                activation = self(torch.stack([image for _, image in few]).to(device)).activation.float().cpu()
+            chosen = most_active(activation, self.spec.labels_per_image).reshape(len(few), -1)
+            by_class = partial(zip, self.classes, strict=True)
+            for (name, _), labels, values, certain in zip(
+                few, chosen.tolist(), activation.tolist(), self.certainty(activation).tolist(), strict=True
+            ):
+                named = tuple(self.classes[label] for label in labels)
+                yield Prediction(name, named, dict(by_class(certain)), dict(by_class(values)))
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -149,6 +350,13 @@ class Network(nn.Module):
 def most_active(activation: Tensor, count: int) -> Tensor:
     """Class of the most active capsule, (B,); or classes of the ``count`` most active, in falling order, (B, count)."""
     return activation.argmax(-1) if count == 1 else activation.topk(count).indices
+
+
+def _is_one(picture: Picture) -> bool:
+    """True for a picture that gives one prediction; a folder or a batch gives a list."""
+    if isinstance(picture, Tensor):
+        return picture.dim() == 3
+    return not isinstance(picture, str | PathLike) or not Path(picture).expanduser().is_dir()
 
 
 def _create_decoder(kind: str, model: ImageModel) -> Decoder | None:

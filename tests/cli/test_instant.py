@@ -8,9 +8,9 @@ import sys
 import paircaps
 from paircaps.cli import COMMANDS, build_parser, names
 from paircaps.cli.parser import load_function
-from paircaps.data.pictures import FITS
 from paircaps.explain.equivariance import IMAGES
 from paircaps.paper.experiments import ALL, experiments
+from paircaps.pictures import FITS
 from paircaps.training.compare.curves import AXES
 from paircaps.training.recipes import list_recipes
 

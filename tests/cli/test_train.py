@@ -47,7 +47,14 @@ def test_what_a_run_leaves(trained):
     assert facts["model"] == "resnet-caps-small"
     assert facts["arguments"]["routing"] == "fm"
     assert facts["classes"] == list("0123456789")
-    assert facts["preparation"] == {"size": [28, 28], "crop": [12, 12], "standardise": False}
+    assert facts["preparation"] == {
+        "size": [28, 28],
+        "crop": [12, 12],
+        "standardise": False,
+        "channels": 1,
+        "fitting": {"fit": "pad", "background": 0, "invert": "light"},
+    }
+    assert facts["certainty"] == "softmax"
     assert facts["trained"]["machine"]["torch"] == torch.__version__
 
 
@@ -67,7 +74,7 @@ def test_load_gives_what_was_tested(trained, run):
     assert seen["accuracy"] == facts["test_accuracy"]
     assert seen["loss"] == pytest.approx(facts["test_loss"], rel=1e-5)
     test = load_dataset("glyphs", "test").limit(300, 0)
-    assert (paircaps.load(trained).predict(test.images) == test.labels).double().mean().item() == seen["accuracy"]
+    assert (paircaps.load(trained).classify(test.images) == test.labels).double().mean().item() == seen["accuracy"]
 
 
 def test_a_quiet_run_says_its_result_alone(run, tmp_path):
@@ -89,7 +96,8 @@ def test_print_config_trains_nothing_and_is_a_recipe(run, tmp_path):
 
 def test_print_config_refuses_a_length_that_is_measured_later(run):
     code, out, err = run(*WORDS, "--print-config", "--hours", "2")
-    assert (code, out) == (2, "") and "--print-config cannot show what --hours chooses" in err
+    assert (code, out) == (2, "")
+    assert "--print-config cannot show what --hours chooses" in err
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import torch
 
 from paircaps.model_files import save_model
 from paircaps.network import Network, NetworkSpec, Preparation
+from paircaps.pictures import Fitting
 
 DIGITS = tuple("0123456789")
 STACKED = {"blocks": (1, 1, 1), "hidden_capsules": (6, 5)}
@@ -31,7 +32,9 @@ def small_network(
         "routing": routing,
         **options,
     }
-    network = Network(NetworkSpec(model, arguments, classes, Preparation(sides, seen), decoder, labels)).eval()
+    fitting = Fitting(invert="light" if channels == 1 else "never")
+    preparation = Preparation(sides, seen, channels=channels, fitting=fitting)
+    network = Network(NetworkSpec(model, arguments, classes, preparation, decoder, labels)).eval()
     if network.decoder is not None:
         lively(network.decoder)
     return network

@@ -12,7 +12,7 @@ def test_what_is_redrawn_is_what_the_network_redraws():
     seen = reconstruct(network, some_images())
     torch.testing.assert_close(seen.drawings[:, 0], network.reconstruct(some_images()))
     torch.testing.assert_close(seen.images, some_images() / 255)
-    assert seen.label.squeeze(-1).tolist() == network.predict(some_images()).tolist()
+    assert seen.label.squeeze(-1).tolist() == network.classify(some_images()).tolist()
     by_hand = (seen.drawings[:, 0] - seen.images).square().flatten(1).sum(1)
     torch.testing.assert_close(seen.error, by_hand)
 

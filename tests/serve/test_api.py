@@ -135,7 +135,7 @@ def test_dark_on_light_can_be_exchanged(predict):
 
 def test_pictures_of_another_aspect_are_fitted_as_told(predict):
     wide = Image.new("L", (400, 100), 255)
-    seen = {fit: image_of(predict(as_file(wide), fit=fit)[1]["seen"]) for fit in ("pad", "crop", "stretch")}
+    seen = {fit: image_of(predict(as_file(wide), fit=fit, invert="false")[1]["seen"]) for fit in ("pad", "crop", "stretch")}
     assert seen["pad"][0, 20] == 0
     assert seen["pad"][20, 20] == 255
     assert seen["crop"].min() == 255
@@ -214,7 +214,7 @@ def test_pictures_of_every_kind_are_seen_alike(predict, kind):
 
 @pytest.mark.parametrize("side", [1, 3])
 def test_a_picture_of_a_pixel_is_a_picture(predict, side):
-    status, said = predict(as_file(Image.new("L", (side, side), 255)))
+    status, said = predict(as_file(Image.new("L", (side, side), 255)), invert="false")
     assert status == 200
     assert image_of(said["seen"]).min() == 255
 

@@ -104,9 +104,9 @@ def test_validation_chooses_and_what_it_chose_is_saved(whole):
 def test_validation_is_of_the_images_held_back_and_test_of_the_others(whole):
     network, trained = load(whole), json.loads((whole / "model.json").read_text())["trained"]
     held = load_datasets(Data("glyphs", limit=300)).validation
-    assert (network.predict(held.images) == held.labels).double().mean().item() == trained["validation_accuracy"]
+    assert (network.classify(held.images) == held.labels).double().mean().item() == trained["validation_accuracy"]
     test = load_dataset("glyphs", "test").limit(300)
-    assert (network.predict(test.images) == test.labels).double().mean().item() == trained["test_accuracy"]
+    assert (network.classify(test.images) == test.labels).double().mean().item() == trained["test_accuracy"]
 
 
 def test_fewer_validations(subprocesses, tmp_path):

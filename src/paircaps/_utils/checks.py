@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Collection, Sequence
 from numbers import Integral, Real
 from typing import Protocol
 
 import torch
 from torch import Tensor
+
+from paircaps.errors import DataError
 
 
 class Shaped(Protocol):
@@ -132,3 +135,14 @@ def square_side(pose_dim: int) -> int:
             f"(nearest: {near[0]} and {near[1]}); vector votes take any pose_dim"
         )
     return side
+
+
+def require_memory(count: int, shape: Sequence[int], what: str) -> None:
+    """Raise a DataError if images need more than three quarters of the machine's memory."""
+    needed = count * torch.Size(shape).numel()
+    have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > have * 3 // 4:
+        raise DataError(
+            f"{what} would take {needed / 2**30:.1f} GiB of memory, this machine has {have / 2**30:.1f}; "
+            "take batches, or a limit"
+        )

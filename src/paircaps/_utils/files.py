@@ -1,10 +1,13 @@
-"""Atomic writing of files: whole or not at all."""
+"""Files: their size before they are read, and writing whole or not at all."""
 
 from __future__ import annotations
 
 import os
 import secrets
+import stat
 from pathlib import Path
+
+from paircaps.errors import DataError, os_data_error
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -45,3 +48,14 @@ def sync_folder(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def file_size(path: Path) -> int:
+    """Bytes of an ordinary file; a DataError for a pipe or a device, because reading it might never end."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise os_data_error("read", path, error) from None
+    if not stat.S_ISREG(status.st_mode):
+        raise DataError(f"{path}: not an ordinary file")
+    return status.st_size

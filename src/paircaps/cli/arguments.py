@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from paircaps._utils.key_value import parse_key_value
-from paircaps.cli.names import DATASETS
+from paircaps.cli.names import DATASETS, FITS
 from paircaps.cli.parser import suggest
 
 
@@ -73,6 +73,16 @@ def positive_number(text: str) -> float:
     if not 0 < value < math.inf:
         raise argparse.ArgumentTypeError(f"must be a number above 0, got {text!r}")
     return value
+
+
+def add_fitting(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--fit`` and ``--invert``, which replace what the network was trained with."""
+    parser.add_argument("--fit", choices=FITS, help="how to fit a picture of another shape (default: as in training)")
+    parser.add_argument(
+        "--invert",
+        action=argparse.BooleanOptionalAction,
+        help="exchange dark and light, or do not (default: networks of light digits on dark invert light pictures)",
+    )
 
 
 def add_data(parser: argparse.ArgumentParser, help_text: str) -> None:

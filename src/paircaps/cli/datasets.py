@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 from paircaps.data import ImageDataset, load_dataset
 from paircaps.data.errors import wrong_input_as_data_error
 from paircaps.data.registry import folder_path
+from paircaps.network import Network
 from paircaps.training.datasets import own_dataset
 
 
@@ -26,15 +28,36 @@ def load_typed_dataset(name: str, split: str, root: Path | None, options: Mappin
         return load_dataset(folder or name, split, None if folder else root, **options)
 
 
-def named_or_own(folder: Path, options: argparse.Namespace, split: str) -> ImageDataset:
+def named_or_own(network: Network, folder: Path, options: argparse.Namespace, split: str) -> ImageDataset:
     """The dataset of ``--data``, or else the one that the run in a folder was tested on, with the same options.
 
+    The pictures of a folder that ``--data`` names are fitted as those of the training.
+
     Args:
+        network: the trained network.
         folder: where the run is.
         options: those of the command: ``data``, ``data_dir`` and ``option``.
         split: ``"train"`` or ``"test"``.
     """
     given = dict(options.option)
     if options.data is not None:
-        return load_typed_dataset(options.data, split, options.data_dir, given)
+        fitted = _as_trained(network) if folder_path(options.data, bare=True) else {}
+        return load_typed_dataset(options.data, split, options.data_dir, fitted | given)
     return own_dataset(folder, split, options.data_dir, given)
+
+
+def _as_trained(network: Network) -> dict[str, object]:
+    """Options of a folder of pictures that make its images those that the network was trained for."""
+    wanted = network.spec.preparation
+    return {"image_size": wanted.size, "channels": wanted.channels, "fit": network.fitting().fit}
+
+
+def say_other_fitting(network: Network, options: argparse.Namespace) -> None:
+    """Print a note if ``--fit`` or ``--invert`` differs from what the network was trained with."""
+    known = network.spec.preparation.fitting
+    if known is None:
+        return
+    asked = known.changed(options.fit, options.invert)
+    for what, before, after in (("fit", known.fit, asked.fit), ("invert", known.invert, asked.invert)):
+        if before != after:
+            print(f"paircaps: note: {what} {after!r}, where the network's own is {before!r}", file=sys.stderr)

@@ -24,7 +24,7 @@ def run_equivariance(options: argparse.Namespace) -> int:
     networks, tested = {}, {}
     for name, folder in find_models(options.folders).items():
         network = load(folder)
-        data = [named_or_own(folder, options, split) for split in ("train", "test")]
+        data = [named_or_own(network, folder, options, split) for split in ("train", "test")]
         for dataset in data:
             require_shape(network, dataset)
             require_classes(network, dataset)

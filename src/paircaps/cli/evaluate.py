@@ -13,12 +13,13 @@ from typing import Any
 
 from paircaps._utils.summary import summarise
 from paircaps._utils.text_tables import column_widths, text_line
-from paircaps.cli.datasets import named_or_own
+from paircaps.cli.datasets import named_or_own, say_other_fitting
 from paircaps.data import ImageDataset
 from paircaps.errors import ModelFileError, PaircapsError
 from paircaps.losses import Loss, Objective
 from paircaps.model_files import METADATA, load, read_metadata
-from paircaps.predict import Prediction, find_pictures, predict_pictures
+from paircaps.network import Prediction
+from paircaps.pictures import find_pictures
 from paircaps.training.compare.groups import group_by_recipe
 from paircaps.training.datasets import require_fitting
 from paircaps.training.evaluation import Evaluation, evaluate, printed_metrics
@@ -31,10 +32,12 @@ _WIDEST_TABLE = 20
 def run_evaluate(options: argparse.Namespace) -> int:
     """Evaluate networks and print the result: in full for one, as a table for several."""
     runs = _finished_runs(options.folders)
-    datasets = {name: repr(_load(folder, options)[1]) for name, folder in runs.items()}  # errors before the work
+    several = len(runs) > 1
+    # all of several are loaded once before the work, so that one that does not fit shows at once
+    datasets = {name: repr(_load(folder, options)[1]) for name, folder in runs.items()} if several else {}
     evaluations = {}
     for name, folder in runs.items():
-        if len(runs) > 1:
+        if several:
             print(f"evaluating {name} ...", file=sys.stderr, flush=True)
         objective, dataset, views = _load(folder, options)
         evaluations[name] = evaluate(objective, dataset, batch_size=options.batch_size, views=views)
@@ -42,9 +45,9 @@ def run_evaluate(options: argparse.Namespace) -> int:
             facts = {"folder": str(folder), "data": dataset.info.name, "split": dataset.info.split}
             facts |= {"note": dataset.info.note, "views": views}
             print(json.dumps({**facts, **evaluations[name].as_dict()}), flush=True)
-        elif len(runs) == 1:
+        elif not several:
             print(_report(evaluations[name], dataset))
-    if len(runs) > 1 and not options.json:
+    if several and not options.json:
         print("\n".join(_comparison(runs, datasets, evaluations)))
     return 0
 
@@ -70,7 +73,7 @@ def _load(folder: Path, options: argparse.Namespace) -> tuple[Objective, ImageDa
     network = load(folder)
     trained = read_metadata(folder).get("trained", {})
     try:
-        dataset = named_or_own(folder, options, options.split).limit(options.limit)
+        dataset = named_or_own(network, folder, options, options.split).limit(options.limit)
         require_fitting(network, dataset)
     except PaircapsError as error:
         raise PaircapsError(f"{folder}: {error}") from None
@@ -170,8 +173,9 @@ def _metric_text(part: Field[Any], evaluations: list[Evaluation]) -> str:
 def run_predict(options: argparse.Namespace) -> int:
     """Print the class of every picture; the exit code is 1 if one of them could not be read."""
     network = load(options.folder)
+    say_other_fitting(network, options)
     bad = 0
-    for prediction in predict_pictures(network, find_pictures(options.files), fit=options.fit, invert=options.invert):
+    for prediction in network.predict_sources(find_pictures(options.files), fit=options.fit, invert=options.invert):
         bad += bool(prediction.error)
         if options.json:
             print(json.dumps(_as_dict(prediction), ensure_ascii=False), flush=True)
@@ -187,15 +191,14 @@ def _as_dict(prediction: Prediction) -> dict[str, object]:
     if prediction.error:
         return {"file": prediction.name, "error": prediction.error}
     label = {"class": prediction.labels[0]} if len(prediction.labels) == 1 else {"classes": list(prediction.labels)}
-    return {"file": prediction.name, **label, "activations": prediction.activations}
+    by_class = {"certainty": prediction.certainties, "activations": prediction.activations}
+    return {"file": prediction.name, **label, **by_class}
 
 
 def _line(prediction: Prediction) -> str:
-    """Name of a picture, its class, and the activations of all classes, the highest first."""
-    assert prediction.activations is not None
-    ranked = sorted(prediction.activations.items(), key=lambda item: -item[1])
-    activations = "  ".join(f"{name} {value:.3f}" for name, value in ranked)
-    label = " and ".join(prediction.labels)
-    line = f"{prediction.name}: {label}  ({activations})"
+    """Name of a picture, its class with its certainty, and the certainties of the other classes, the highest first."""
+    ranked = sorted(prediction.certainties.items(), key=lambda item: -item[1])
+    others = "  ".join(f"{name} {100 * value:.1f} %" for name, value in ranked if name not in prediction.labels)
+    line = f"{prediction.name}: {prediction}  {others}".rstrip()
     fits = not sys.stdout.isatty() or len(line) <= shutil.get_terminal_size().columns
-    return line if fits else f"{prediction.name}: {label}\n  {activations}"
+    return line if fits else f"{prediction.name}: {prediction}\n  {others}"

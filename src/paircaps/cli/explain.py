@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from paircaps._utils.files import write_whole
-from paircaps.cli.datasets import named_or_own
+from paircaps.cli.datasets import named_or_own, say_other_fitting
 from paircaps.cli.names import VIEWS
 from paircaps.data import DataError
 from paircaps.errors import PaircapsError
@@ -27,7 +27,7 @@ from paircaps.explain.sample_images import balanced_indices, load_sample_images
 from paircaps.explain.trace import has_capsules, routing_without_evidence
 from paircaps.model_files import load
 from paircaps.network import Network
-from paircaps.predict import find_pictures, read_picture
+from paircaps.pictures import find_pictures
 from paircaps.training.datasets import require_shape
 
 _MOST_PICTURES = 500
@@ -108,7 +108,7 @@ def _pictures(network: Network, options: argparse.Namespace, label: int | None) 
         raise PaircapsError(f"give pictures or --data {options.data}, not both")
     if options.files:
         return _files(network, options, label)
-    dataset = named_or_own(options.folder, options, options.split)
+    dataset = named_or_own(network, options.folder, options, options.split)
     require_shape(network, dataset)
     chosen = balanced_indices(dataset, options.count)
     batch = dataset.batch(chosen)
@@ -120,12 +120,13 @@ def _pictures(network: Network, options: argparse.Namespace, label: int | None) 
 
 def _files(network: Network, options: argparse.Namespace, label: int | None) -> tuple[Pictures, int]:
     """Pictures of files, and the number of unreadable ones; an error only if none could be read."""
+    say_other_fitting(network, options)
     names, images, errors = [], [], []
     for number, source in enumerate(find_pictures(options.files)):
         if number == _MOST_PICTURES:
             raise PaircapsError(f"more than {_MOST_PICTURES} pictures are too many for one command: name fewer")
         try:
-            images.append(read_picture(network, source, fit=options.fit, invert=options.invert))
+            images.append(network.read_picture(source, fit=options.fit, invert=options.invert).image)
         except DataError as error:
             errors.append(str(error))
             continue

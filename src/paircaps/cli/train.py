@@ -106,7 +106,7 @@ def run_train(options: argparse.Namespace) -> int:
     """Train by the recipe, or print the recipe with ``--print-config``."""
     if options.print_config:
         if options.hours is not None:
-            raise RecipeError("--print-config cannot show what --hours chooses: it is measured when the training starts")
+            raise RecipeError("--print-config cannot show what --hours chooses: that is measured when training starts")
         print(to_toml(options.recipe), end="")
         return 0
     if options.out is None:

@@ -25,9 +25,9 @@ from paircaps.data.dataset import Batch, ImageDataset, Info, StoredDataset
 from paircaps.data.errors import DataError
 from paircaps.data.loader import Loader
 from paircaps.data.metadata import DataFile, Metadata
-from paircaps.data.pictures import decode_picture
 from paircaps.data.registry import dataset_metadata, list_datasets, load_dataset, register_dataset
 from paircaps.data.wrap import wrap_dataset
+from paircaps.pictures import decode_picture
 
 __all__ = [
     "AffineWarp",

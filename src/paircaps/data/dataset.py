@@ -7,7 +7,6 @@ images of a batch when it is asked for them. Both have the same methods.
 from __future__ import annotations
 
 import math
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,9 +17,11 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from paircaps._utils.checks import require_positive
+from paircaps._utils.checks import require_memory, require_positive
+from paircaps._utils.images import as_float
 from paircaps.data.errors import DataError
 from paircaps.data.randomness import permutation
+from paircaps.pictures import Fitting
 
 _SECOND_LABEL, _ORIGINALS = "second_label", "originals"  # names of extras, where two digits lie over each other
 _CHUNK_PIXELS = 1 << 22  # pixels at a time where all images are read
@@ -83,12 +84,14 @@ class Info:
         split: ``"train"`` or ``"test"``.
         classes: names of the classes, in order of their labels.
         note: remark for readers of results, such as "a stand-in for aff-NIST".
+        fitting: how picture files were fitted to its images, or must be to look like them.
     """
 
     name: str
     split: str
     classes: tuple[str, ...]
     note: str = ""
+    fitting: Fitting = field(default_factory=Fitting)
 
 
 class ImageDataset(torch.utils.data.Dataset, ABC):
@@ -152,12 +155,13 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
         return self._everything.extras[name] if name in self.image_extras else self._annotations[name]
 
     def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        """Image (C, H, W) as floats in 0..1, as models take it, and its class index."""
         if not isinstance(index, Integral):
             raise TypeError(f"an image has a whole number, got {index!r}; several are had by batch(...) or subset(...)")
         if not -len(self) <= index < len(self):
             raise IndexError(f"index {index} of a dataset of {len(self)} images")
         batch = self.batch(torch.tensor([index % len(self)]))
-        return batch.images[0], int(batch.labels[0])
+        return as_float(batch.images[0]), int(batch.labels[0])
 
     def __repr__(self) -> str:
         channels, height, width = self.shape
@@ -329,17 +333,6 @@ def as_index(index: Indices, length: int) -> Tensor:
     if least < 0 or most >= length:
         raise IndexError(f"images are numbered 0 to {length - 1}, got {least if least < 0 else most}")
     return chosen.long()
-
-
-def require_memory(count: int, shape: Sequence[int], what: str) -> None:
-    """Raise a DataError if images need more than three quarters of the machine's memory."""
-    needed = count * torch.Size(shape).numel()
-    have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if needed > have * 3 // 4:
-        raise DataError(
-            f"{what} would take {needed / 2**30:.1f} GiB of memory, this machine has {have / 2**30:.1f}; "
-            "take batches, or a limit"
-        )
 
 
 def _unknown(holder: Batch | ImageDataset, name: str, known: Iterable[str]) -> AttributeError:

@@ -7,8 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from paircaps.pictures import Fitting
+
 DIGITS = tuple("0123456789")
 """Classes of a dataset of digits."""
+
+ON_DARK = Fitting(invert="light")
+"""Fitting to images of light things on dark ground: dark ink on paper is inverted."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,7 @@ class Metadata:
         system: folder of a Linux distribution's package of it.
         base: name of the dataset that a synthetic one takes its digits from.
         stand_in: what it replaces where that cannot be had.
+        fitting: how a picture file must be fitted to look like its images.
     """
 
     name: str
@@ -65,3 +71,4 @@ class Metadata:
     system: str | None = None
     base: str | None = None
     stand_in: str | None = None
+    fitting: Fitting = field(default_factory=Fitting)

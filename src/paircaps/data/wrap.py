@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from paircaps._utils.checks import require_memory
 from paircaps._utils.extras import require_extra
-from paircaps.data.dataset import Info, StoredDataset, require_memory
+from paircaps.data.dataset import Info, StoredDataset
 from paircaps.data.errors import DataError
-from paircaps.data.pictures import SIXTEEN_BIT, as_tensor, eight_bit
+from paircaps.pictures import SIXTEEN_BIT, as_tensor, eight_bit
 
 _CLASSES_MOST = 100_000
 _GREY_MODES = ("1", "L", "LA", *SIXTEEN_BIT)

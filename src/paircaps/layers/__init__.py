@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paircaps.layers.capsule_layer import CapsuleLayer
-from paircaps.layers.norms import CapsuleNorm
+from paircaps.layers.norms import CapsuleNorm, set_norm_momentum, settle
 from paircaps.layers.primary import PRIMARY_NORMS, PrimaryCapsules
 
-__all__ = ["PRIMARY_NORMS", "CapsuleLayer", "CapsuleNorm", "PrimaryCapsules"]
+__all__ = ["PRIMARY_NORMS", "CapsuleLayer", "CapsuleNorm", "PrimaryCapsules", "set_norm_momentum", "settle"]

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from paircaps._utils.checks import require_positive, require_tensor, shape_of
 from paircaps.errors import PaircapsError
 from paircaps.functional import Capsules
-from paircaps.layers.norms import create_vote_norm
+from paircaps.layers.norms import MOMENTUM, create_vote_norm
 from paircaps.routing import Evidence, Routing, RoutingFactory, create_routing
 from paircaps.votes import LazyVotes, create_transform
 
@@ -37,6 +37,7 @@ class CapsuleLayer(nn.Module):
         positions: number of positions at which the children lie and that share their vote matrices; children are
             ordered position by position, as PrimaryCapsules orders them. 1 gives every child matrices of its own; with
             more, the layer also takes children of any other number of positions, unless each vote has its own norm.
+        norm_momentum: weight of a new batch in the running statistics of the batch norm.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class CapsuleLayer(nn.Module):
         streaming: bool | str = "auto",
         tile: int | None = None,
         positions: int = 1,
+        norm_momentum: float = MOMENTUM,
     ) -> None:
         super().__init__()
         if streaming != "auto" and not isinstance(streaming, bool):  # 0 and 1 are not meant
@@ -68,7 +70,7 @@ class CapsuleLayer(nn.Module):
         self.pose_dim = pose_dim
         self.in_dim = pose_dim if in_dim is None else in_dim
         self.votes = create_transform(transform, in_capsules, out_capsules, self.in_dim, pose_dim, positions)
-        self.norm = create_vote_norm(vote_norm, in_capsules, out_capsules, pose_dim)
+        self.norm = create_vote_norm(vote_norm, in_capsules, out_capsules, pose_dim, norm_momentum)
         if isinstance(routing, nn.Module):
             if isinstance(routing, Routing) and routing.out_capsules != out_capsules:
                 raise ValueError(f"a layer of {out_capsules} capsules got a routing built for {routing.out_capsules}")

@@ -1,19 +1,22 @@
-"""Batch norm of capsules and of votes."""
+"""Batch norm of capsules and of votes, and the running statistics of all batch norms of a network."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from paircaps._utils.checks import require_choice, shape_of
+from paircaps._utils.checks import require_choice, require_within, shape_of
+from paircaps._utils.images import as_float
 from paircaps.votes.fold_norm import Statistics
 
-MOMENTUM = 0.01
-"""Weight of a new batch in the running statistics, in all models of the paper (0.99 in TensorFlow's terms)."""
+MOMENTUM = 0.1
+"""Weight of a new batch in the running statistics: PyTorch's own. The paper's networks have 0.01, which their recipes
+set: hundreds of steps pass before such a network predicts in eval mode as it does with the statistics of a batch."""
 
 EPS = 1e-3
 """Constant added to each variance, in all models of the paper."""
@@ -31,10 +34,12 @@ class CapsuleNorm(nn.BatchNorm1d):
 
     Args:
         shape: the trailing axes that keep their own statistics.
+        momentum: weight of a new batch in the running statistics.
     """
 
-    def __init__(self, shape: Sequence[int]) -> None:
-        super().__init__(math.prod(shape), eps=EPS, momentum=MOMENTUM)
+    def __init__(self, shape: Sequence[int], momentum: float = MOMENTUM) -> None:
+        require_within("momentum", momentum, 0, 1)
+        super().__init__(math.prod(shape), eps=EPS, momentum=momentum)
         self.shape = tuple(shape)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -74,7 +79,9 @@ class CapsuleNorm(nn.BatchNorm1d):
         return f"{self.shape}, eps={self.eps}, momentum={self.momentum}"
 
 
-def create_vote_norm(vote_norm: str | None, in_capsules: int, out_capsules: int, pose_dim: int) -> nn.Module:
+def create_vote_norm(
+    vote_norm: str | None, in_capsules: int, out_capsules: int, pose_dim: int, momentum: float = MOMENTUM
+) -> nn.Module:
     """Build the batch norm of votes (E3).
 
     Args:
@@ -82,11 +89,83 @@ def create_vote_norm(vote_norm: str | None, in_capsules: int, out_capsules: int,
         in_capsules: I, the number of children.
         out_capsules: J, the number of parents.
         pose_dim: K of a vote.
+        momentum: weight of a new batch in the running statistics.
     """
     require_choice("vote_norm", vote_norm, VOTE_NORMS)
     if vote_norm is None:
         return nn.Identity()
-    return CapsuleNorm((pose_dim,) if vote_norm == "pose" else (in_capsules, out_capsules, pose_dim))
+    return CapsuleNorm((pose_dim,) if vote_norm == "pose" else (in_capsules, out_capsules, pose_dim), momentum)
+
+
+# --- running statistics ----------------------------------------------------------------------------------------------
+
+
+def set_norm_momentum(module: nn.Module, momentum: float) -> None:
+    """Set the weight of a new batch in the running statistics, in every batch norm of a module.
+
+    Args:
+        module: a layer or a whole network.
+        momentum: the weight, from 0 to 1.
+    """
+    require_within("norm_momentum", momentum, 0, 1)
+    for part in module.modules():
+        if isinstance(part, _BatchNorm):
+            part.momentum = momentum
+
+
+@contextmanager
+def settling(module: nn.Module) -> Iterator[None]:
+    """Context in which batch norm's running statistics become the plain mean over all batches that are computed in it.
+
+    The module is in train mode there, and has no gradients. Afterwards it has its momenta and modes of before.
+
+    Args:
+        module: network whose batch norms are settled.
+    """
+    norms = [part for part in module.modules() if isinstance(part, _BatchNorm)]
+    momenta = [norm.momentum for norm in norms]
+    modes = [(part, part.training) for part in module.modules()]
+    try:
+        for norm in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # a plain mean of all batches
+        module.train()
+        with torch.no_grad():
+            yield
+    finally:
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+        for part, mode in modes:
+            part.training = mode
+
+
+def settle(model: nn.Module, batches: Iterable[object]) -> None:
+    """Recompute the running statistics of batch norm from some training batches, with the weights as they are.
+
+    In eval mode a network uses running statistics, which lag behind its weights: they are means over past steps. This
+    replaces them by the mean over the given batches, so that the network predicts as it did in the last training step.
+    A dozen batches are enough.
+
+    Args:
+        model: network to settle; its weights and its mode stay.
+        batches: inputs (B, ...), tuples that begin with them, as a DataLoader gives, or batches of ``paircaps.data``.
+
+    Raises:
+        ValueError: if there is no batch.
+    """
+    count = 0
+    with settling(model):
+        for batch in batches:
+            images = batch[0] if isinstance(batch, tuple | list) else getattr(batch, "images", batch)
+            if not isinstance(images, Tensor):
+                raise TypeError(
+                    f"a batch to settle with is a tensor, a tuple that begins with one, or a batch of paircaps.data, "
+                    f"got {type(images).__name__}"
+                )
+            model(as_float(images))
+            count += 1
+        if not count:
+            raise ValueError("settle needs one batch at least, got none")
 
 
 def scale_and_shift(norm: _BatchNorm, mean: Tensor, variance: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from paircaps._utils.checks import (
     shape_of,
 )
 from paircaps.functional import Capsules, squash
-from paircaps.layers.norms import CapsuleNorm
+from paircaps.layers.norms import MOMENTUM, CapsuleNorm
 
 PRIMARY_NORMS = ("pose", "channel", "capsule", None)
 """Values of ``norm``: one statistic per pose dimension, one per channel, one per dimension of every capsule, none."""
@@ -38,6 +38,7 @@ class PrimaryCapsules(nn.Module):
             dimension of every capsule of a position (``"channel"``), one for every dimension of every capsule
             (``"capsule"``), or None.
         any_size: whether feature maps of other sizes are taken too; not with a norm of every capsule.
+        norm_momentum: weight of a new batch in the running statistics of the batch norm.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class PrimaryCapsules(nn.Module):
         bias: bool = False,
         norm: str | None = "pose",
         any_size: bool = False,
+        norm_momentum: float = MOMENTUM,
     ) -> None:
         super().__init__()
         require_positive(in_channels=in_channels, groups=groups, pose_dim=pose_dim)
@@ -81,7 +83,7 @@ class PrimaryCapsules(nn.Module):
             self.norm = nn.Identity()
         else:
             counts = {"pose": (), "channel": (groups,), "capsule": (height * width, groups)}
-            self.norm = CapsuleNorm((*counts[norm], pose_dim))
+            self.norm = CapsuleNorm((*counts[norm], pose_dim), norm_momentum)
 
     def forward(self, features: Tensor) -> Capsules:
         """(B, C, H, W) to capsules of (B, I, K), position by position, the groups of one position side by side."""

@@ -15,9 +15,6 @@ STEMS = ("whitening", "conv")
 MINIMUM_SIZE = 9
 """Least side of an image: the stem takes one pixel, and three poolings divide by eight."""
 
-MOMENTUM = 0.4
-"""Weight of a new batch in batch norm's running statistics: trainings are short, and their batches large."""
-
 EPS = 1e-5
 
 
@@ -125,7 +122,7 @@ class NormGELU(nn.Sequential):
     """Batch norm and GELU."""
 
     def __init__(self, channels: int) -> None:
-        super().__init__(nn.BatchNorm2d(channels, eps=EPS, momentum=MOMENTUM), GELU())
+        super().__init__(nn.BatchNorm2d(channels, eps=EPS), GELU())
 
 
 class FastBackbone(nn.Module):

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from paircaps._utils.registry import Registry, call_with_options
 from paircaps.errors import PaircapsError
+from paircaps.layers.norms import MOMENTUM, set_norm_momentum
 from paircaps.models.base import ImageModel
 from paircaps.routing import RoutingFactory
 
@@ -67,6 +68,7 @@ def create_model(
     in_channels: int = 1,
     image_size: int | tuple[int, int] = 28,
     routing: str | RoutingFactory = "fm",
+    norm_momentum: float = MOMENTUM,
     **overrides: object,
 ) -> ImageModel:
     """Build a model.
@@ -78,6 +80,7 @@ def create_model(
         image_size: side of an image, or (height, width).
         routing: a registered name, or a factory. A pooling baseline has none; it is sized to match the capsule
             network that has this one.
+        norm_momentum: weight of a new batch in the running statistics of every batch norm; the paper's is 0.01.
         overrides: any other argument of the model, such as ``blocks=(4, 4, 4)`` or
             ``routing_options={"iterations": 1}``.
     """
@@ -87,4 +90,6 @@ def create_model(
         "image_size": image_size,
         "routing": routing,
     }
-    return call_with_options(f"model {name!r}", _MODELS.factory(name), arguments, overrides)
+    model = call_with_options(f"model {name!r}", _MODELS.factory(name), arguments, overrides)
+    set_norm_momentum(model, norm_momentum)
+    return model

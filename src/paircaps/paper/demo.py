@@ -181,7 +181,7 @@ def draw_reconstructions(networks: Mapping[str, Network], dataset: ImageDataset,
     first = [int((dataset.labels == label).nonzero()[0]) for label in range(len(dataset.classes))][:COLUMNS]
     images = as_float(dataset.batch(first).images)
     strips = {"input": images, **{title: network.eval().reconstruct(images) for title, network in networks.items()}}
-    predictions = {title: network.predict(images).tolist() for title, network in networks.items()}
+    predictions = {title: network.classify(images).tolist() for title, network in networks.items()}
     figure = new_figure(1 + 0.8 * len(first), 0.4 + 0.95 * len(strips))
     axes = figure.subplots(len(strips), len(first), squeeze=False)
     for row, (title, strip) in zip(axes, strips.items(), strict=True):

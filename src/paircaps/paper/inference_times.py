@@ -116,7 +116,7 @@ def time_inference(models: Mapping[str, Model], data: str, seconds: float) -> li
         if model.routing_options:
             options["routing_options"] = options_of(model.routing_options)
         try:
-            network = create_model(model.name, classes, channels, side, model.routing, **options)
+            network = create_model(model.name, classes, channels, side, model.routing, **options)  # pyright: ignore[reportArgumentType]
         except (TypeError, ValueError) as error:
             raise RecipeError(f"model: {error}") from None
         runs[name] = inference_pass(network.eval(), images)

@@ -13,9 +13,9 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 import paircaps
-from paircaps.data.pictures import Fit
 from paircaps.errors import PaircapsError
-from paircaps.serve.middleware import LARGEST, RequestGuard
+from paircaps.pictures import Fit
+from paircaps.serve.middleware import LARGEST, SMALL, RequestGuard
 from paircaps.serve.networks import Networks, UnknownNameError
 from paircaps.serve.schemas import Drawing, Models, PoseToDraw, PredictionResponse, Problem
 
@@ -71,7 +71,7 @@ def _add_interface(app: FastAPI, networks: Networks) -> None:
 
     @app.get("/api/models", summary="List all networks")
     async def models() -> Models:
-        return Models(models=networks.facts)
+        return Models(models=networks.facts, largest=LARGEST - SMALL)
 
     @app.post("/api/predict", summary="Predict the class of a picture", responses=_ERRORS)  # pyright: ignore[reportArgumentType]
     async def predict(
@@ -88,8 +88,17 @@ def _add_interface(app: FastAPI, networks: Networks) -> None:
                 description="class whose pose and agreement are returned; the most active one if not given",
             ),
         ] = None,
-        fit: Annotated[Fit, Form(description="how a picture of another aspect ratio is fitted")] = "pad",
-        invert: Annotated[bool, Form(description="exchange dark and light, for dark digits on light paper")] = False,
+        fit: Annotated[
+            Fit | None,
+            Form(description="how a picture of another aspect ratio is fitted; as in the training if not given"),
+        ] = None,
+        invert: Annotated[
+            bool | None,
+            Form(
+                description="exchange dark and light or not; if not given, networks of light digits on dark ground "
+                "invert pictures that are light at their edges"
+            ),
+        ] = None,
         compare: Annotated[bool, Form(description="return the predictions of all other networks too")] = False,
     ) -> PredictionResponse:
         if len((await request.form()).getlist("file")) > 1:

@@ -15,18 +15,17 @@ import torch
 from torch import Tensor
 
 from paircaps._utils.extras import require_extra
-from paircaps.data.pictures import Fit
 from paircaps.errors import PaircapsError
 from paircaps.explain.agreement import agreement_from_trace
 from paircaps.explain.perturb import DimensionRanges, dimension_ranges, draw_poses
 from paircaps.explain.sample_images import load_sample_images
 from paircaps.explain.trace import Trace, choose_classes, has_agreement, has_capsules, trace
 from paircaps.functional import Capsules
-from paircaps.model_files import load, read_metadata
+from paircaps.model_files import load
 from paircaps.models import count_parameters
 from paircaps.models.decoder import pick
 from paircaps.network import Network, most_active
-from paircaps.predict import PictureSource, read_picture
+from paircaps.pictures import Fit, FittedPicture, PictureSource
 from paircaps.serve.schemas import AgreementMap, Drawing, ModelFacts, Opinion, PredictionResponse
 
 MAX_MEMORY = 36 << 20
@@ -54,14 +53,12 @@ class ServedNetwork:
         network: the network, in eval mode.
         ranges: usual ranges of its pose dimensions.
         ranges_from: name of the images that these were measured on.
-        bounded: whether its activations lie between 0 and 1, by construction or by training with a margin loss.
     """
 
     name: str
     network: Network
     ranges: DimensionRanges
     ranges_from: str
-    bounded: bool
 
     def facts(self) -> ModelFacts:
         """Description of the network for the interface."""
@@ -76,6 +73,8 @@ class ServedNetwork:
             width=width,
             height=height,
             channels=network.model.in_channels,
+            fit=network.fitting().fit,
+            invert=network.fitting().invert,
             labels_per_image=spec.labels_per_image,
             parameters=count_parameters(network.model),
             pose_dim=network.model.pose_dim,
@@ -103,10 +102,6 @@ class ServedNetwork:
         chosen = most_active(activation, self.network.spec.labels_per_image).flatten().tolist()
         return [self.network.classes[index] for index in chosen]
 
-    def certainty(self, activation: Tensor) -> Tensor:
-        """Activations mapped to 0..1, (1, J): unchanged if they are bounded, else by a softmax."""
-        return activation.clamp(0, 1) if self.bounded else activation.softmax(dim=-1)
-
 
 class Networks:
     """All networks of a server; requests are computed one after the other, in one thread.
@@ -123,10 +118,8 @@ class Networks:
         for name, folder in folders.items():
             network = load(folder)
             samples = load_sample_images(network, folder, _SAMPLE_IMAGES)
-            bounded = network.model.bounded or _by_margin(folder)
-            self._loaded[name] = ServedNetwork(
-                name, network, dimension_ranges(network, samples.images), samples.source, bounded
-            )
+            ranges = dimension_ranges(network, samples.images)
+            self._loaded[name] = ServedNetwork(name, network, ranges, samples.source)
         self.facts = [loaded.facts() for loaded in self._loaded.values()]
 
     def __getitem__(self, name: str | None) -> ServedNetwork:
@@ -143,7 +136,13 @@ class Networks:
 
     @torch.inference_mode()
     def predict(
-        self, content: bytes, name: str | None, class_name: str | None, fit: Fit, invert: bool, compare: bool
+        self,
+        content: bytes,
+        name: str | None,
+        class_name: str | None,
+        fit: Fit | None,
+        invert: bool | None,
+        compare: bool,
     ) -> PredictionResponse:
         """Predict the class of a picture.
 
@@ -151,8 +150,8 @@ class Networks:
             content: content of the picture's file.
             name: name of the network; the first one if None.
             class_name: class to show pose, reconstruction and agreement of; the most active one if None.
-            fit: how a picture of another aspect ratio is fitted.
-            invert: whether to exchange dark and light.
+            fit: how a picture of another aspect ratio is fitted; as in the network's training if None.
+            invert: whether to exchange dark and light; as in the network's training if None.
             compare: whether to return the predictions of all other networks too.
         """
         served = self[name]
@@ -193,27 +192,27 @@ class Networks:
 class _DecodedPicture:
     """A picture in the size and channels of several networks, decoded once for those that take the same."""
 
-    def __init__(self, source: PictureSource, fit: Fit, invert: bool) -> None:
+    def __init__(self, source: PictureSource, fit: Fit | None, invert: bool | None) -> None:
         self.source, self.invert = source, invert
-        self.fit: Fit = fit
-        self._images: dict[tuple[object, ...], Tensor] = {}
+        self.fit: Fit | None = fit
+        self._read: dict[object, FittedPicture] = {}
 
-    def __call__(self, network: Network) -> Tensor:
-        """Picture for a network, (1, C, H, W) in uint8."""
-        shape = (*network.spec.preparation.size, network.model.in_channels)
-        if shape not in self._images:
-            image = read_picture(network, self.source, fit=self.fit, invert=self.invert, max_memory=MAX_MEMORY)
-            self._images[shape] = image.unsqueeze(0)
-        return self._images[shape]
+    def __call__(self, network: Network) -> FittedPicture:
+        """Picture for a network."""
+        wanted = network.spec.preparation
+        key = wanted.size, wanted.channels, network.fitting(self.fit, self.invert)
+        if key not in self._read:
+            self._read[key] = network.read_picture(self.source, fit=self.fit, invert=self.invert, max_memory=MAX_MEMORY)
+        return self._read[key]
 
 
-def _predict(served: ServedNetwork, images: Tensor, label: int | None) -> PredictionResponse:
-    """Prediction of one network for one image."""
-    network = served.network
+def _predict(served: ServedNetwork, picture: FittedPicture, label: int | None) -> PredictionResponse:
+    """Prediction of one network for one picture."""
+    network, images = served.network, picture.image.unsqueeze(0)
     traced = trace(network, images) if has_agreement(network) else None
     capsules = network(images) if traced is None else traced.capsules
     chosen = choose_classes(capsules, label)
-    certainty = served.certainty(capsules.activation)
+    certainty = network.certainty(capsules.activation)
     return PredictionResponse(
         model=served.name,
         classes=served.most_active_names(capsules.activation),
@@ -222,17 +221,18 @@ def _predict(served: ServedNetwork, images: Tensor, label: int | None) -> Predic
         looked_at=network.classes[int(chosen)],
         pose=pick(capsules.pose, chosen)[0].tolist(),
         seen=data_url(network.prepare(images)[0]),
+        inverted=picture.inverted,
         reconstruction=_reconstruction(network, capsules, chosen),
         agreement=None if traced is None else _agreement(network, traced, chosen),
         others=[],
     )
 
 
-def _opinion(other: ServedNetwork, images: Tensor) -> Opinion:
+def _opinion(other: ServedNetwork, picture: FittedPicture) -> Opinion:
     """Prediction of another network, in short."""
-    activation = other.network(images).activation
+    activation = other.network(picture.image.unsqueeze(0)).activation
     names = other.most_active_names(activation)
-    certainty = other.certainty(activation)[0, other.index(names[0])].item()
+    certainty = other.network.certainty(activation)[0, other.index(names[0])].item()
     return Opinion(model=other.name, classes=names, certainty=certainty)
 
 
@@ -265,12 +265,6 @@ def data_url(image: Tensor) -> str:
     file = io.BytesIO()
     Image.fromarray(pixels.permute(1, 2, 0).squeeze(-1).numpy()).save(file, "PNG", compress_level=1)
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
-
-
-def _by_margin(folder: Path) -> bool:
-    """True if the files of a network say that it was trained with a margin loss."""
-    loss = read_metadata(folder).get("trained", {}).get("loss", {})
-    return loss.get("name") == "margin"
 
 
 def _short(text: str) -> str:

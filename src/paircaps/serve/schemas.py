@@ -17,6 +17,8 @@ class ModelFacts(BaseModel):
     width: int = Field(description="width of its images in pixels; pictures of other sizes are fitted")
     height: int = Field(description="height of its images in pixels")
     channels: int = Field(description="channels of its images: 1 for grey, 3 for colour")
+    fit: str = Field(description="how pictures of another aspect ratio are fitted: crop, pad or stretch")
+    invert: str = Field(description="whether dark and light are exchanged: never, always, or of light pictures: light")
     labels_per_image: int = Field(description="number of classes that an image shows")
     parameters: int = Field(description="number of trainable parameters")
     pose_dim: int = Field(description="number of dimensions of a pose")
@@ -31,6 +33,7 @@ class Models(BaseModel):
     """List of all networks."""
 
     models: list[ModelFacts]
+    largest: int = Field(description="most bytes of a picture's file")
 
 
 class AgreementMap(BaseModel):
@@ -63,6 +66,7 @@ class PredictionResponse(BaseModel):
     looked_at: str = Field(description="class that the following fields are about")
     pose: list[float] = Field(description="pose of the capsule of that class")
     seen: str = Field(description="picture as the network sees it: a PNG file as a data: URL")
+    inverted: bool = Field(description="true if dark and light of the picture were exchanged")
     reconstruction: str | None = Field(
         description="reconstruction from that pose: a PNG file as a data: URL; null without a decoder"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
@@ -10,6 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from paircaps.data import Augmentation, ImageDataset, Loader
 from paircaps.errors import RecipeError
+from paircaps.layers.norms import set_norm_momentum
 from paircaps.losses import Objective
 from paircaps.model_files import contiguous
 from paircaps.models import ImageModel
@@ -76,10 +79,9 @@ def build_objective(recipe: Recipe, datasets: Datasets, device: torch.device) ->
         objective = Objective(network, recipe.loss)
     except ValueError as error:
         raise RecipeError(f"loss: {error}") from None
-    if recipe.train.norm_momentum is not None:
-        for part in network.modules():
-            if isinstance(part, _BatchNorm):
-                part.momentum = recipe.train.norm_momentum
+    certainty = "activation" if network.model.bounded or objective.loss_name == "margin" else "softmax"
+    network.spec = replace(network.spec, certainty=certainty)
+    set_norm_momentum(network, recipe.train.norm_momentum)
     return objective.to(device, memory_format=memory_format(recipe, network))  # pyright: ignore[reportCallIssue]
 
 
@@ -125,7 +127,7 @@ def network_spec(recipe: Recipe, dataset: ImageDataset) -> NetworkSpec:
     if recipe.model.routing_options:
         arguments["routing_options"] = options_of(recipe.model.routing_options)
     try:
-        preparation = Preparation((height, width), crop, recipe.data.standardise)
+        preparation = Preparation((height, width), crop, recipe.data.standardise, channels, dataset.info.fitting)
     except ValueError as error:
         raise RecipeError(f"augment.crop_size: {error}") from None
     labels = dataset.labels_per_image

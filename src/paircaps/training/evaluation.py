@@ -27,6 +27,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from paircaps._utils.checks import require_choice
 from paircaps.data import Batch, ImageDataset, Loader
 from paircaps.data.augment import padded_images
+from paircaps.layers.norms import settling
 from paircaps.losses import Objective, is_right
 from paircaps.training.distributed import Processes, synchronise_norms
 from paircaps.training.recipe import Evaluate
@@ -367,21 +368,15 @@ class Evaluator:
             self._recompute_statistics()
         self.objective.eval()
 
-    @torch.no_grad()
     def _recompute_statistics(self) -> None:
         """Replace the running statistics of batch norm by the plain mean over ``evaluate.settle`` training batches."""
-        norms = [part for part in self.objective.modules() if isinstance(part, _BatchNorm)]
-        momenta = [norm.momentum for norm in norms]
-        for norm in norms:
-            norm.reset_running_stats()
-            norm.momentum = None  # a plain mean of all batches
-        self.objective.train()
-        for _, batch in zip(range(self.settings.settle if norms else 0), self.loader.epoch(0), strict=False):
-            self.between()
-            images = batch.images.contiguous(memory_format=self.memory_format)
-            self.objective(images, batch.targets, batch.reconstruction_target)
-        for norm, momentum in zip(norms, momenta, strict=True):
-            norm.momentum = momentum
+        if not any(isinstance(part, _BatchNorm) for part in self.objective.modules()):
+            return
+        with settling(self.objective):
+            for _, batch in zip(range(self.settings.settle), self.loader.epoch(0), strict=False):
+                self.between()
+                images = batch.images.contiguous(memory_format=self.memory_format)
+                self.objective(images, batch.targets, batch.reconstruction_target)
 
     def evaluate(self, dataset: ImageDataset) -> Evaluation:
         """Metrics of the loaded weights on a dataset."""

@@ -67,6 +67,14 @@ def with_present_keys(tree: Mapping[str, Any]) -> RecipeTree:
     return {**tree, "evaluate": views | {key: value for key, value in section.items() if key != "mirror"}}
 
 
+def with_keys_of_run(tree: Mapping[str, Any]) -> RecipeTree:
+    """A tree of a run's ``config.toml``, which has all keys, with those that earlier versions did not write.
+
+    Without ``train.norm_momentum`` their networks had the paper's momentum.
+    """
+    return merge({"train": {"norm_momentum": 0.01}}, tree)
+
+
 def _spell_null(options: dict[str, Any]) -> dict[str, Any]:
     """Options with the word NULL for None: TOML, in which recipes are kept, has no null."""
     return {key: NULL if value is None else value for key, value in options.items()}

@@ -21,7 +21,7 @@ from paircaps.errors import FolderBusyError, RecipeError, TrainingError
 from paircaps.model_files import METADATA as MODEL_METADATA
 from paircaps.model_files import WEIGHTS as MODEL_WEIGHTS
 from paircaps.training.recipe import Recipe
-from paircaps.training.recipe_io import differences, parse_toml, recipe_from_tree, to_toml
+from paircaps.training.recipe_io import differences, parse_toml, recipe_from_tree, to_toml, with_keys_of_run
 
 with extra_imports("training"):
     from filelock import FileLock, Timeout
@@ -101,7 +101,7 @@ class RunFolder:
             reason = error.strerror if isinstance(error, OSError) else "not text"
             raise TrainingError(f"{self.config}: cannot read the recipe of this run: {reason}") from None
         try:
-            return recipe_from_tree(parse_toml(text, str(self.config)))
+            return recipe_from_tree(with_keys_of_run(parse_toml(text, str(self.config))))
         except RecipeError as error:
             raise TrainingError(f"{self.config}: no recipe of this version of paircaps: {error}") from None
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from paircaps.training.recipe_io import merge, parse_toml, recipe_from_tree, to_toml
+from paircaps.training.recipe_io import merge, parse_toml, recipe_from_tree, to_toml, with_keys_of_run
 
 OLD = Path(__file__).parents[1] / "run_of_be29f46"
 
@@ -16,7 +16,8 @@ def make_run(tmp_path):
     def make(name, changes=None, accuracy=0.5, *, finished=True, note="", times=1.0):
         folder = tmp_path / name
         folder.mkdir(parents=True)
-        recipe = recipe_from_tree(merge(parse_toml((OLD / "config.toml").read_text(), "config"), changes or {}))
+        old = with_keys_of_run(parse_toml((OLD / "config.toml").read_text(), "config"))
+        recipe = recipe_from_tree(merge(old, changes or {}))
         (folder / "config.toml").write_text(to_toml(recipe))
         rows = [json.loads(line) for line in (OLD / "metrics.jsonl").read_text().splitlines()]
         rows[-1]["accuracy"] = accuracy

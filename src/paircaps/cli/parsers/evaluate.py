@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paircaps.cli.arguments import add_data, add_data_folder, add_dataset_option, path, whole_number
-from paircaps.cli.names import FITS, TEST_VIEWS
+from paircaps.cli.arguments import add_data, add_data_folder, add_dataset_option, add_fitting, path, whole_number
+from paircaps.cli.names import TEST_VIEWS
 from paircaps.cli.parser import CommandParser
 
 _ABOUT = """
@@ -40,9 +40,6 @@ def declare_predict(parser: CommandParser) -> None:
     """Declare the arguments of ``predict``."""
     parser.add_argument("folder", type=path, metavar="DIR", help="folder of the run: the --out of its training")
     parser.add_argument("files", nargs="+", metavar="FILE", help="pictures, folders of them, or - for standard input")
-    parser.add_argument(
-        "--fit", choices=FITS, default="pad", help="how to fit a picture of another shape (%(default)s)"
-    )
-    parser.add_argument("--invert", action="store_true", help="exchange dark and light, for dark digits on light paper")
+    add_fitting(parser)
     parser.add_argument("--json", action="store_true", help="print JSON, one object per line")
     parser.set_defaults(run="evaluate:run_predict")

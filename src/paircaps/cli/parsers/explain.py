@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paircaps.cli.arguments import add_data, add_data_folder, add_dataset_option, path, whole_number
-from paircaps.cli.names import FITS, VIEWS
+from paircaps.cli.arguments import add_data, add_data_folder, add_dataset_option, add_fitting, path, whole_number
+from paircaps.cli.names import VIEWS
 from paircaps.cli.parser import CommandParser
 
 _COUNT = 8
@@ -30,9 +30,6 @@ def declare(parser: CommandParser) -> None:
     parser.add_argument(
         "--count", type=whole_number(1, 100), default=_COUNT, help="images to take of a dataset (%(default)s)"
     )
-    parser.add_argument(
-        "--fit", choices=FITS, default="pad", help="how to fit a picture of another shape (%(default)s)"
-    )
-    parser.add_argument("--invert", action="store_true", help="exchange dark and light, for dark digits on light paper")
+    add_fitting(parser)
     add_dataset_option(parser)
     parser.set_defaults(run="explain:run_explain")

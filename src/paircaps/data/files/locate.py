@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from paircaps._utils.extras import require_extra
-from paircaps._utils.files import write_whole
+from paircaps._utils.files import file_size, write_whole
 from paircaps.data.errors import DataError, os_data_error
-from paircaps.data.files.stream import file_size, open_stream
+from paircaps.data.files.stream import open_stream
 from paircaps.data.metadata import DataFile, Metadata
 from paircaps.data.registry import all_metadata, require_metadata, source_metadata
 

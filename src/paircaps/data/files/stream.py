@@ -7,13 +7,13 @@ memory is taken for it, and memory grows with the bytes that are really read.
 from __future__ import annotations
 
 import gzip
-import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from paircaps._utils.files import file_size
 from paircaps.data.errors import DataError, os_data_error
 
 DEFLATE_MOST = 1032
@@ -159,17 +159,6 @@ def open_stream(path: Path, most: int | None = None) -> Iterator[ByteStream]:
             yield ByteStream(str(path), guarded(path, source.read), bound if most is None else min(bound, most))
     except OSError as error:
         raise os_data_error("read", path, error) from None
-
-
-def file_size(path: Path) -> int:
-    """Bytes of an ordinary file; a DataError for a pipe or a device, because reading it might never end."""
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise os_data_error("read", path, error) from None
-    if not stat.S_ISREG(status.st_mode):
-        raise DataError(f"{path}: not an ordinary file")
-    return status.st_size
 
 
 def guarded(path: Path, read: Callable[[int], bytes]) -> Callable[[int], bytes]:

@@ -8,7 +8,7 @@ import torch
 from paircaps.data.dataset import StoredDataset
 from paircaps.data.files.locate import Root, record_checksum, require_first_seen
 from paircaps.data.files.matlab import open_mat, read_mat, require_labels
-from paircaps.data.metadata import DIGITS, DataFile, Metadata
+from paircaps.data.metadata import DIGITS, ON_DARK, DataFile, Metadata
 from paircaps.data.registry import register_dataset
 from paircaps.data.sources.published import published_files, published_info
 
@@ -32,6 +32,7 @@ AFFNIST = Metadata(
         )
     },
     ("affnist", "affNIST", "affNIST/32x/transformed"),
+    fitting=ON_DARK,
 )
 
 

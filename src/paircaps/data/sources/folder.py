@@ -17,14 +17,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from paircaps._utils.checks import height_and_width, require_choice, require_whole, require_within
-from paircaps.data.dataset import Info, StoredDataset, require_memory
+from paircaps._utils.checks import height_and_width, require_choice, require_memory, require_whole, require_within
+from paircaps.data.dataset import Info, StoredDataset
 from paircaps.data.errors import DataError, os_data_error
-from paircaps.data.pictures import FITS, MAX_PIXELS, PILLOW_MOST, SUFFIXES, UNREAD, Fit, decode_picture, read_bytes
 from paircaps.data.registry import FOLDER, register_dataset
+from paircaps.pictures import MAX_PIXELS, PILLOW_MOST, SUFFIXES, UNREAD, Fit, Fitting, decode_fitted, read_bytes
 
 SPLITS = ("train", "test")
 _NAMED_MOST = 20
+_BACKGROUND = 255
+"""Grey level behind transparent pixels: white paper."""
 
 
 class _Picture(NamedTuple):
@@ -58,10 +60,9 @@ def load_folder(
     # arguments
     require_choice("split", split, SPLITS)
     require_choice("channels", channels, (1, 3))
-    require_choice("fit", fit, FITS)
     require_within("max_pixels", max_pixels, 1, PILLOW_MOST)
     require_whole(seed=seed)
-    size = height_and_width("image_size", image_size)
+    size, fitting = height_and_width("image_size", image_size), Fitting(fit, _BACKGROUND)
     if not isinstance(test_fraction, float | int) or not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction must be between 0 and 1, got {test_fraction!r}")
     if root is None:
@@ -74,14 +75,14 @@ def load_folder(
     def decode(number: int) -> Tensor | DataError:
         path = pictures[number].path
         try:
-            return decode_picture(read_bytes(path), str(path), size, channels, fit, max_pixels=max_pixels)
+            return decode_fitted(read_bytes(path), str(path), size, channels, fitting, max_pixels).image
         except DataError as error:
             return error
 
     # decode all, so that one error names every damaged picture
     images = torch.stack(_all_good(_in_threads(decode, chosen)))
     labels = torch.tensor([pictures[number].label for number in chosen])
-    return StoredDataset(Info(folder.absolute().name, split, classes), images, labels)
+    return StoredDataset(Info(folder.absolute().name, split, classes, fitting=fitting), images, labels)
 
 
 def _chosen(

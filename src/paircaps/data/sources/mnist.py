@@ -9,7 +9,7 @@ import torch
 from paircaps.data.dataset import StoredDataset
 from paircaps.data.files.arrays import read_idx
 from paircaps.data.files.locate import Root
-from paircaps.data.metadata import DIGITS, DataFile, Metadata
+from paircaps.data.metadata import DIGITS, ON_DARK, DataFile, Metadata
 from paircaps.data.registry import register_dataset
 from paircaps.data.sources.published import published_files, published_info
 
@@ -67,6 +67,7 @@ MNIST = Metadata(
         )
     ),
     ("mnist", "MNIST", "MNIST/raw"),
+    fitting=ON_DARK,
 )
 
 FASHION_MNIST = Metadata(
@@ -90,6 +91,7 @@ FASHION_MNIST = Metadata(
     ),
     ("fashion-mnist", "FashionMNIST", "FashionMNIST/raw", "fashion_mnist"),
     system="/usr/share/datasets/fashion-mnist",
+    fitting=ON_DARK,
 )
 
 

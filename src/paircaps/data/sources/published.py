@@ -43,4 +43,5 @@ def published_info(metadata: Metadata, split: str, verified: bool, description: 
         description: what files that are not verified say of themselves.
     """
     note = "" if verified else "files not compared with the published ones"
-    return Info(metadata.name, split, metadata.classes, f"{description}; {note}" if description and note else note)
+    told = f"{description}; {note}" if description and note else note
+    return Info(metadata.name, split, metadata.classes, told, metadata.fitting)

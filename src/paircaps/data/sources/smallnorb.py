@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from paircaps._utils.checks import height_and_width, require_choice
-from paircaps.data.dataset import StoredDataset, require_memory
+from paircaps._utils.checks import height_and_width, require_choice, require_memory
+from paircaps.data.dataset import StoredDataset
 from paircaps.data.errors import DataError
 from paircaps.data.files.arrays import read_norb
 from paircaps.data.files.locate import Root

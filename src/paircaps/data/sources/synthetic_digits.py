@@ -10,7 +10,7 @@ from collections.abc import Callable
 from paircaps._utils.checks import require_choice, require_not_negative
 from paircaps.data.dataset import Info, StoredDataset
 from paircaps.data.files.locate import Root
-from paircaps.data.metadata import DIGITS, Metadata
+from paircaps.data.metadata import DIGITS, ON_DARK, Metadata
 from paircaps.data.registry import register_dataset
 from paircaps.data.sources.mnist import MNIST, mnist_reader
 from paircaps.data.synthetic.dataset import (
@@ -122,7 +122,7 @@ def _dataset(
     notes = [f"a stand-in for {metadata.stand_in}"] if metadata.stand_in else []
     if metadata.base == MNIST.name and digits.info.note:
         notes.append(digits.info.note)
-    info = Info(metadata.name, split, metadata.classes, "; ".join(notes))
+    info = Info(metadata.name, split, metadata.classes, "; ".join(notes), ON_DARK)
     return SyntheticDataset(info, digits, drawing, metadata.counts[split] if length is None else length, seed, fresh)
 
 

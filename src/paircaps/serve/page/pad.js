@@ -14,22 +14,29 @@ export class Pad {
     this.context = canvas.getContext("2d", { willReadFrequently: true });
     this.past = [];
     this.picture = null;
+    this.source = null; // file of the picture, as long as nothing was drawn on it: it is sent as it is
+    this.fit = "pad"; // how a picture of another aspect ratio is fitted, as the network does it
     this.inverted = false;
     this.empty = true;
     this.pen = null; // pen of the keyboard: its position, and whether it is down
     this.#listen();
   }
 
-  // Gives the board the aspect ratio of a network's images; a drawing is fitted into it.
-  shape(width, height) {
+  // Gives the board the aspect ratio of a network's images; a drawing is fitted into it, a picture as the network does.
+  shape(width, height, fit) {
+    this.fit = fit;
     const scale = LONG_SIDE / Math.max(width, height);
     const size = [Math.round(width * scale), Math.round(height * scale)];
     this.pixel = scale;
-    if (this.canvas.width === size[0] && this.canvas.height === size[1]) return;
+    if (this.canvas.width === size[0] && this.canvas.height === size[1]) {
+      if (this.source) this.paint(this.inverted);
+      return;
+    }
     const old = this.empty ? null : copyOf(this.canvas);
     [this.canvas.width, this.canvas.height] = size;
     this.#blank();
-    if (old) this.#contain(old);
+    if (this.source) this.paint(this.inverted);
+    else if (old) this.#place(old, "pad");
     this.past = [];
     this.moved();
   }
@@ -37,7 +44,7 @@ export class Pad {
   clear() {
     this.#remember();
     this.#blank();
-    this.picture = null;
+    this.picture = this.source = null;
     this.empty = true;
     this.changed();
   }
@@ -46,15 +53,25 @@ export class Pad {
     const last = this.past.pop();
     if (!last) return;
     this.context.putImageData(last.pixels, 0, 0);
-    ({ empty: this.empty, picture: this.picture, inverted: this.inverted } = last);
+    ({ empty: this.empty, picture: this.picture, source: this.source, inverted: this.inverted } = last);
     this.changed();
   }
 
-  // Shows a picture on the board, with dark and light exchanged if invert is true.
-  show(picture, invert) {
+  // Shows a picture on the board, with dark and light exchanged if invert is true. The source is what is sent of it,
+  // { file, invert }: its file, and whether it is to be inverted, null if the network decides.
+  show(picture, invert, source) {
     this.#remember();
+    this.picture = picture;
+    this.source = source;
+    this.paint(invert);
+    this.empty = false;
+    this.changed();
+  }
+
+  // Draws the picture anew, with dark and light exchanged or not.
+  paint(invert) {
     this.#blank();
-    const box = this.#contain(picture);
+    const box = this.#place(this.picture, this.fit);
     if (invert) {
       // white minus the picture; not all browsers have canvas filters
       this.context.globalCompositeOperation = "difference";
@@ -62,10 +79,7 @@ export class Pad {
       this.context.fillRect(...box);
       this.context.globalCompositeOperation = "source-over";
     }
-    this.picture = picture;
     this.inverted = invert;
-    this.empty = false;
-    this.changed();
   }
 
   // Writes a digit near the middle, slightly rotated, both at random.
@@ -83,7 +97,7 @@ export class Pad {
     const drawn = context.measureText(digit);
     context.fillText(digit, 0, (drawn.actualBoundingBoxAscent - drawn.actualBoundingBoxDescent) / 2);
     context.restore();
-    this.picture = null;
+    this.picture = this.source = null;
     this.empty = false;
     this.changed();
   }
@@ -97,10 +111,11 @@ export class Pad {
     this.context.fillRect(0, 0, this.canvas.width, this.canvas.height);
   }
 
-  #contain(picture) {
+  #place(picture, fit) {
     const { width, height } = this.canvas;
-    const scale = Math.min(width / picture.width, height / picture.height);
-    const [w, h] = [picture.width * scale, picture.height * scale];
+    const scales = [width / picture.width, height / picture.height];
+    const scale = fit === "crop" ? Math.max(...scales) : Math.min(...scales);
+    const [w, h] = fit === "stretch" ? [width, height] : [picture.width * scale, picture.height * scale];
     const box = [(width - w) / 2, (height - h) / 2, w, h];
     this.context.imageSmoothingQuality = "high";
     this.context.drawImage(picture, ...box);
@@ -109,7 +124,8 @@ export class Pad {
 
   #remember() {
     const pixels = this.context.getImageData(0, 0, this.canvas.width, this.canvas.height);
-    this.past.push({ pixels, empty: this.empty, picture: this.picture, inverted: this.inverted });
+    const { empty, picture, source, inverted } = this;
+    this.past.push({ pixels, empty, picture, source, inverted });
     if (this.past.length > MOST_UNDO) this.past.shift();
   }
 
@@ -122,6 +138,7 @@ export class Pad {
     context.moveTo(from.x, from.y);
     context.lineTo(to.x, to.y + (from.x === to.x && from.y === to.y ? 0.01 : 0));
     context.stroke();
+    this.source = null; // from now on the drawing is sent
     this.empty = false;
     this.changed();
   }

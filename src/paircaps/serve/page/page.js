@@ -5,6 +5,7 @@ import { $, bars, element, map, others, pen, percent, sliders } from "/view.js";
 
 const state = {
   models: [],
+  largest: 0, // most bytes of a file that the server takes
   model: null, // description of the chosen network
   label: null, // class whose pose and agreement are shown; null for the most active one
   answer: null,
@@ -59,7 +60,21 @@ function latest(part, run, failed) {
 const ask = latest("says", async () => {
   if (!state.model || pad.empty) return;
   const { model, label } = state;
-  const answer = await predict(await pad.file());
+  const { source } = pad;
+  let answer;
+  try {
+    answer = source ? await predict(source.file, source.invert) : await predict(await pad.file(), false);
+  } catch (error) {
+    if (!source?.shown || pad.source !== source) throw error;
+    pad.source = null; // too many pixels for the server, perhaps: the board's copy of it is small
+    pad.paint(inverts(pad.picture));
+    $("invert").checked = pad.inverted;
+    answer = await predict(await pad.file(), false);
+  }
+  if (source && pad.source === source && pad.inverted !== answer.inverted) {
+    pad.paint(answer.inverted);
+    $("invert").checked = answer.inverted;
+  }
   // ignore an answer for another network, another class, or a drawing that was cleared meanwhile
   if (!pad.empty && state.model === model && state.label === label) show(answer);
 }, () => show(null));
@@ -75,12 +90,19 @@ const draw = latest("redrawn", async () => {
   if (state.pose === pose) $("reconstruction").src = picture;
 });
 
-function predict(file) {
+// True if the chosen network exchanges dark and light of a picture. The server decides for files; this is for pictures
+// that are sent as the board shows them.
+function inverts(picture) {
+  return state.model.invert === "always" || (state.model.invert === "light" && isLight(picture));
+}
+
+function predict(file, invert) {
   const form = new FormData();
   form.append("file", file, "drawing.png");
   form.append("model", state.model.name);
   form.append("compare", String(state.models.length > 1));
   if (state.label !== null) form.append("class", state.label);
+  if (invert !== null) form.append("invert", String(invert));
   return fetched("/api/predict", { method: "POST", body: form });
 }
 
@@ -186,7 +208,7 @@ function choose(name) {
     `images of ${model.width}×${model.height}.`,
   ].join(", ");
   $("redrawn").style.aspectRatio = `${model.width} / ${model.height}`;
-  pad.shape(model.width, model.height);
+  pad.shape(model.width, model.height, model.fit);
   show(null);
   ask();
 }
@@ -198,11 +220,13 @@ async function take(file) {
   problem(null);
   const turn = ++taken;
   let picture;
+  let shown = true; // whether the browser can show the file itself
   try {
     picture = await createImageBitmap(file);
   } catch {
+    shown = false;
     try {
-      picture = await pictureOf((await predict(file)).seen);
+      picture = await pictureOf((await predict(file, false)).seen);
     } catch (error) {
       problem(error.message);
       return;
@@ -211,7 +235,8 @@ async function take(file) {
   if (turn !== taken) return; // another picture was chosen meanwhile
   state.label = null;
   picture = smaller(picture);
-  pad.show(picture, state.model.channels === 1 && isLight(picture));
+  if (shown && file.size > state.largest) pad.show(picture, inverts(picture), null);
+  else pad.show(picture, false, { file, invert: null, shown });
 }
 
 async function pictureOf(address) {
@@ -225,7 +250,10 @@ function listen() {
   $("clear").addEventListener("click", () => pad.clear());
   $("undo").addEventListener("click", () => pad.undo());
   $("show-map").addEventListener("change", showMap);
-  $("invert").addEventListener("change", () => pad.picture && pad.show(pad.picture, $("invert").checked));
+  $("invert").addEventListener("change", () => {
+    const invert = $("invert").checked;
+    if (pad.picture) pad.show(pad.picture, invert, pad.source && { ...pad.source, invert });
+  });
   $("reset").addEventListener("click", () => {
     state.pose = [...state.answer.pose];
     showPose(state.answer);
@@ -250,7 +278,7 @@ function listen() {
 }
 
 async function begin() {
-  state.models = (await fetched("/api/models")).models;
+  ({ models: state.models, largest: state.largest } = await fetched("/api/models"));
   for (const { name } of state.models) {
     const input = element("input", { type: "radio", name: "model", value: name });
     input.addEventListener("change", () => choose(name));

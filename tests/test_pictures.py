@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from paircaps.data import DataError, decode_picture, pictures
+from paircaps import pictures
+from paircaps.errors import DataError
+from paircaps.pictures import decode_picture
 
 
 def as_file(picture, kind="PNG", **options):

@@ -1,10 +1,17 @@
-"""Decode a picture of any format and size to a tensor of a given size, within bounded memory."""
+"""Pictures of any format and size as tensors of a given size, within bounded memory.
+
+:class:`Fitting` says how; a dataset of pictures and a network have one, so that a picture that a network was trained on
+and the same picture given to it later become the same tensor.
+"""
 
 from __future__ import annotations
 
 import io
 import re
 import struct
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -12,12 +19,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paircaps._utils.checks import height_and_width, require_choice, require_whole, require_within
+from paircaps._utils.checks import height_and_width, require_choice, require_memory, require_whole, require_within
 from paircaps._utils.extras import require_extra
-from paircaps.data.dataset import require_memory
-from paircaps.data.errors import DataError, os_data_error
-from paircaps.data.files.stream import file_size
-from paircaps.data.synthetic.warp import Size
+from paircaps._utils.files import file_size
+from paircaps.errors import DataError, os_data_error
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -45,8 +50,105 @@ _DECODER_PIXELS = {"WEBP": 12}
 
 SIXTEEN_BIT = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
+STANDARD_INPUT = "-"
+"""Name of a picture that comes through standard input."""
+
 Fit = Literal["crop", "pad", "stretch"]
 FITS: tuple[Fit, ...] = ("crop", "pad", "stretch")
+Inversion = Literal["never", "always", "light"]
+INVERSIONS: tuple[Inversion, ...] = ("never", "always", "light")
+_EDGES = 32
+"""Side to which a picture is reduced before its edges, two pixels wide there, are looked at."""
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """How a picture of any size and colour is fitted to an image size.
+
+    Args:
+        fit: what happens to a picture of another aspect ratio: ``"crop"`` what is too long, ``"pad"`` with black, or
+            ``"stretch"``.
+        background: grey level 0..255 behind transparent pixels.
+        invert: whether dark and light are exchanged: ``"never"``, ``"always"``, or of pictures that are ``"light"`` at
+            their edges, for networks that know light digits on dark ground.
+    """
+
+    fit: Fit = "pad"
+    background: int = 0
+    invert: Inversion = "never"
+
+    def __post_init__(self) -> None:
+        require_choice("fit", self.fit, FITS)
+        require_choice("invert", self.invert, INVERSIONS)
+        require_whole(background=self.background)
+        require_within("background", self.background, 0, 255)
+
+    def changed(self, fit: Fit | None = None, invert: bool | None = None) -> Fitting:
+        """Fitting with another fit, or an inversion that is not decided by the picture; None keeps what there is."""
+        inversion = self.invert if invert is None else "always" if invert else "never"
+        return replace(self, fit=fit or self.fit, invert=inversion)
+
+
+@dataclass(frozen=True)
+class FittedPicture:
+    """A picture as a tensor.
+
+    Args:
+        image: (C, H, W) in uint8.
+        inverted: whether dark and light were exchanged.
+    """
+
+    image: Tensor
+    inverted: bool
+
+
+@dataclass(frozen=True)
+class PictureSource:
+    """A picture that is read when it is needed.
+
+    Args:
+        name: name of the picture in messages.
+        read: function that returns the bytes of its file.
+    """
+
+    name: str
+    read: Callable[[], bytes]
+
+
+def find_pictures(places: Iterable[str]) -> Iterator[PictureSource]:
+    """Find pictures: files, all pictures in folders and their subfolders, and standard input (``-``).
+
+    A file that does not exist gives a source too, which raises a DataError when it is read.
+    """
+    for place in places:
+        path = Path(place).expanduser()
+        if place == STANDARD_INPUT:
+            yield PictureSource("standard input", _read_standard_input)
+        elif path.is_dir():
+            yield from _in_folder(path)
+        else:
+            yield PictureSource(str(path), lambda path=path: read_bytes(path))
+
+
+def _in_folder(folder: Path) -> Iterator[PictureSource]:
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    if not found:
+        yield PictureSource(str(folder), lambda: _refuse(f"{folder}: no picture in this folder"))
+    for path in found:
+        yield PictureSource(str(path), lambda path=path: read_bytes(path))
+
+
+def _refuse(reason: str) -> bytes:
+    raise DataError(reason)
+
+
+def _read_standard_input() -> bytes:
+    if sys.stdin is None:
+        raise DataError("standard input: closed")
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise os_data_error("read", "standard input", error) from None
 
 
 def read_bytes(path: Path) -> bytes:
@@ -63,7 +165,7 @@ def read_bytes(path: Path) -> bytes:
 def decode_picture(
     content: bytes,
     name: str,
-    size: Size,
+    size: int | tuple[int, int],
     channels: int = 3,
     fit: Fit = "crop",
     background: int = 255,
@@ -83,15 +185,25 @@ def decode_picture(
         max_pixels: most pixels of the picture in its file.
         max_memory: most bytes that decoding may take; no bound without it.
     """
+    return decode_fitted(content, name, size, channels, Fitting(fit, background), max_pixels, max_memory).image
+
+
+def decode_fitted(
+    content: bytes,
+    name: str,
+    size: int | tuple[int, int],
+    channels: int,
+    fitting: Fitting,
+    max_pixels: int = MAX_PIXELS,
+    max_memory: int | None = None,
+) -> FittedPicture:
+    """Decode a picture to (channels, *size) in uint8; arguments as for :func:`decode_picture`, with one fitting."""
     require_extra("reading pictures", "PIL")
     from PIL import Image, UnidentifiedImageError
 
     # arguments
     size = height_and_width("size", size)
     require_choice("channels", channels, (1, 3))
-    require_choice("fit", fit, FITS)
-    require_whole(background=background)
-    require_within("background", background, 0, 255)
     require_memory(1, (channels, *size), f"a picture of {size[0]}×{size[1]}")
     require_within("max_pixels", max_pixels, 1, PILLOW_MOST)
     try:
@@ -105,7 +217,7 @@ def decode_picture(
             if max_memory is not None:
                 _require_memory_for(picture, whole, name, max_memory)
             # decode and scale
-            return as_tensor(_fitted(_small_enough(picture, max(size), channels, background), size, fit))
+            return fit_picture(picture, size, channels, fitting)
     except UnidentifiedImageError:
         raise DataError(f"{name}: not a PNG, JPEG, BMP or WebP picture") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
@@ -116,6 +228,29 @@ def decode_picture(
     except (OSError, ValueError, SyntaxError, EOFError, struct.error, IndexError, TypeError, OverflowError) as error:
         # Pillow's decoders complain of damaged files in all these ways
         raise DataError(f"{name}: damaged picture: {error}") from None
+
+
+def fit_picture(picture: Image.Image, size: tuple[int, int], channels: int, fitting: Fitting) -> FittedPicture:
+    """Fit a picture that Pillow has opened; arguments as above.
+
+    Dark and light are exchanged before the picture is padded: the padding is black in any case.
+    """
+    from PIL import ImageOps
+
+    # transparent pixels have the background's grey level in the end, also if the picture is inverted
+    background = 255 - fitting.background if fitting.invert == "always" else fitting.background
+    small = _small_enough(picture, max(size), channels, background)
+    inverted = fitting.invert == "always" or (fitting.invert == "light" and _is_light(small))
+    return FittedPicture(as_tensor(_fitted(ImageOps.invert(small) if inverted else small, size, fitting.fit)), inverted)
+
+
+def _is_light(picture: Image.Image) -> bool:
+    """True if a picture is light at its edges, as dark ink on paper is."""
+    from PIL import Image
+
+    grey = np.asarray(picture.convert("L").resize((_EDGES, _EDGES), Image.Resampling.BOX), dtype=np.float64)
+    inner = grey[2:-2, 2:-2]
+    return (grey.sum() - inner.sum()) / (grey.size - inner.size) > 127.5
 
 
 def _too_large(name: str, seen: str, most: int) -> DataError:

@@ -1,0 +1,121 @@
+"""Pictures of one's own: the same file is the same tensor in training, evaluation, prediction and explanation."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import paircaps
+from paircaps.cli import main
+from paircaps.training.datasets import own_dataset
+
+SIZES = [(40, 21), (17, 50), (33, 33), (64, 24), (90, 31)]
+TINY = (
+    *("--data.options.image_size", "16", "--model.name", "resnet-pool-small", "--train.epochs", "2"),
+    *("--train.batch_size", "8", "--train.norm_momentum", "0.1", "--augment.flip", "false"),
+)
+
+
+def draw(path, size, bright, kind, seed):
+    """A picture of noise with a bar at one end, which a crop loses; some are transparent there."""
+    noise = np.random.default_rng(seed).integers(0, 90, (size[1], size[0], 3), dtype=np.uint8)
+    noise[:, : size[0] // 4] = bright
+    picture = Image.fromarray(noise)
+    if kind == "transparent":
+        picture.putalpha(Image.fromarray((noise[..., 0] > 20).astype(np.uint8) * 255))
+    picture.save(path)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    """Pictures of odd sizes and kinds, two classes, train/ and test/."""
+    folder = tmp_path_factory.mktemp("own") / "bars"
+    for split in ("train", "test"):
+        for bright, name in ((60, "dim"), (250, "bright")):
+            (folder / split / name).mkdir(parents=True)
+            for number, size in enumerate(SIZES * 2):
+                kind, suffix = [("plain", ".png"), ("transparent", ".png"), ("plain", ".jpg")][number % 3]
+                draw(folder / split / name / f"{number}{suffix}", size, bright, kind, number + 100 * bright)
+    return folder
+
+
+@pytest.fixture(scope="module", params=["crop", "pad", "stretch"])
+def trained(request, pictures, tmp_path_factory):
+    run = tmp_path_factory.mktemp("runs") / request.param
+    threads = torch.get_num_threads()
+    words = ("train", "glyphs", "--out", run, "--data.name", pictures, "--data.options.fit", request.param, *TINY)
+    assert main([str(word) for word in (*words, "--quiet")]) == 0
+    torch.set_num_threads(threads)
+    return run
+
+
+def test_evaluate_and_predict_see_the_same_pictures(run, trained, pictures):
+    # earlier, training cropped and prediction padded: 89 of 179 pictures were right in place of 175
+    code, out, _ = run("evaluate", trained, "--json")
+    evaluated = json.loads(out)
+    assert (code, evaluated["images"]) == (0, 20)
+    code, out, err = run("predict", trained, pictures / "test", "--json")
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert (code, err, len(rows)) == (0, "", 20)
+    right = [row["class"] == Path(row["file"]).parent.name for row in rows]
+    assert sum(right) / len(right) == pytest.approx(evaluated["accuracy"], abs=1e-9)
+    with torch.no_grad():
+        images = own_dataset(trained).images
+        expected = paircaps.load(trained)(images).activation
+    torch.testing.assert_close(
+        torch.tensor([list(row["activations"].values()) for row in rows]), expected, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_a_folder_to_evaluate_is_fitted_as_that_of_the_training(run, trained, pictures):
+    _, own, _ = run("evaluate", trained, "--json")
+    code, named, _ = run("evaluate", trained, "--json", "--data", pictures)
+    assert code == 0
+    for key in ("accuracy", "loss"):
+        assert json.loads(named)[key] == pytest.approx(json.loads(own)[key])
+
+
+def test_an_option_overrides_the_fit_and_says_so(run, trained, pictures):
+    own = json.loads((trained / "model.json").read_text())["preparation"]["fitting"]["fit"]
+    other = "stretch" if own != "stretch" else "crop"
+    wide = pictures / "test" / "bright" / "0.png"
+    _, plain, _ = run("predict", trained, wide, "--json")
+    _, changed, said = run("predict", trained, wide, "--json", "--fit", other)
+    assert json.loads(plain)["activations"] != json.loads(changed)["activations"]
+    assert said == f"paircaps: note: fit {other!r}, where the network's own is {own!r}\n"
+    _, same, said = run("predict", trained, wide, "--json", "--fit", own)
+    assert (same, said) == (plain, "")
+
+
+def test_a_file_of_an_earlier_version_says_once_that_its_fitting_is_unknown(run, trained, pictures, tmp_path):
+    for name in ("model.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((trained / name).read_bytes())
+    metadata = json.loads((tmp_path / "model.json").read_text())
+    for key in ("fitting", "channels"):
+        del metadata["preparation"][key]
+    del metadata["certainty"]
+    (tmp_path / "model.json").write_text(json.dumps(metadata))
+    words = [sys.executable, "-m", "paircaps", "predict", tmp_path, pictures / "test", "--json"]
+    process = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert process.stderr.startswith("paircaps: note: the files of this network do not say how its pictures")
+    assert len(process.stderr.splitlines()) == 1
+    _, padded, _ = run("predict", trained, pictures / "test", "--json", "--fit", "pad")
+    # transparent pixels were black there, and are white in a folder of pictures
+    opaque = [[row for row in lines.splitlines() if ".jpg" in row] for lines in (process.stdout, padded)]
+    assert opaque[0] == opaque[1] != []
+
+
+def test_certainty_comes_first(run, trained, pictures):
+    wide = pictures / "test" / "bright" / "0.png"
+    _, out, _ = run("predict", trained, wide, "--json")
+    row = json.loads(out)
+    other = ({"dim", "bright"} - {row["class"]}).pop()
+    assert sum(row["certainty"].values()) == pytest.approx(1)
+    _, line, _ = run("predict", trained, wide)
+    sure, unsure = (f"{100 * row['certainty'][name]:.1f} %" for name in (row["class"], other))
+    assert line == f"{wide}: {row['class']} ({sure})  {other} {unsure}\n"
