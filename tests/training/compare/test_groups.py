@@ -87,6 +87,8 @@ def test_what_differs_is_there_for_every_group(make_run):
 def test_figures_name_groups_by_what_differs(make_run):
     a, b = make_run("a"), make_run("b", {"model": {"routing": "dynamic"}, "schedule": {"name": "cosine"}})
     assert compare_runs([a, b])[0].labels == ("fm, schedule one-cycle", "dynamic, schedule cosine")
+    em, pool = make_run("em", {"model": {"routing": "em"}}), make_run("pool", {"model": {"name": "resnet-pool-small"}})
+    assert compare_runs([em, pool])[0].labels == ("resnet-caps-small, em", "resnet-pool-small"), "it has no routing"
     many = {
         "optimiser": {"lr": 0.5, "eps": 0.1, "beta1": 0.8, "beta2": 0.7, "weight_decay": 0.25},
         "train": {"ema": 0.5},

@@ -229,8 +229,12 @@ def joined_names(names: Sequence[str]) -> str:
 def _labels(groups: Sequence[SeedGroup], differences: dict[str, list[str]]) -> list[str]:
     """What groups are called in a figure: by few differences, or else by their networks, or else by their names."""
     by_differences = [
-        ", ".join(_setting_in_words(key, values[number]) for key, values in differences.items())
-        for number in range(len(groups))
+        ", ".join(
+            _setting_in_words(key, values[number])
+            for key, values in differences.items()
+            if not (key == "model.routing" and is_pooling_twin(group.recipe.model.name))
+        )
+        for number, group in enumerate(groups)
     ]
     networks = [group.network for group in groups]
     if differences and max(map(len, by_differences)) <= _LONGEST_LABEL:
