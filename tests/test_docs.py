@@ -1,6 +1,7 @@
 """The pages tell the truth: their code runs, the files and tests they name exist."""
 
 import doctest
+import json
 import re
 import subprocess
 import sys
@@ -10,6 +11,9 @@ import pytest
 
 import paircaps.layers.capsule_layer
 import paircaps.testing
+from paircaps._utils.machine import describe_machine
+from paircaps.training import train
+from paircaps.training.recipes import load_recipe
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -64,6 +68,42 @@ def test_every_test_that_the_equation_map_names_exists():
     assert len(named) > 10
     for name in named:
         assert f"def {name}(" in tests, name
+
+
+def documented_keys(title):
+    """Pairs of a kind of rows and a key of the table below a title of the page on training."""
+    page = (ROOT / "docs" / "training.md").read_text()
+    section = re.split(r"\n##", page.split(f"### {title}\n")[1])[0]
+    return set(re.findall(r"^\| `?(\w+)`? \| `(\w+)` \|", section, flags=re.M))
+
+
+def keys_by_kind(path, kind_of):
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return {(kind_of(row), key) for row in rows for key in row}
+
+
+def expand(documented, kinds):
+    return {(kind, key) for of, key in documented for kind in (kinds if of == "all" else [of])}
+
+
+def test_every_key_that_a_run_writes_is_documented_and_no_other(tmp_path):
+    sections = {
+        "train": {"epochs": 1, "batch_size": 32, "log_every": 1, "precision": "fp32"},
+        "data": {"limit": 80},
+        "model": {"options": {"widths": [8, 8, 8], "primary_groups": 2}},
+        "loss": {"decoder": "dense"},
+        "evaluate": {"settle": 1, "views": "flip"},
+        "run": {"threads": 1},
+    }
+    train(load_recipe("glyphs", sections), tmp_path)
+    found = keys_by_kind(tmp_path / "metrics.jsonl", lambda row: row["kind"])
+    assert found == expand(documented_keys("Keys of metrics.jsonl"), ["step", "epoch", "test"])
+    places = ["start", "step", "end"]
+    found = keys_by_kind(tmp_path / "timing.jsonl", lambda row: next(place for place in places if place in row))
+    assert found == expand(documented_keys("Keys of timing.jsonl"), places)
+    page = (ROOT / "docs" / "training.md").read_text()
+    described = next(line for line in page.splitlines() if line.startswith("| start | `machine` |")).split("|")[3]
+    assert re.findall(r"`(\w+)`", described) == list(describe_machine())
 
 
 def test_links_between_pages_lead_somewhere():

@@ -10,7 +10,7 @@ import torch
 
 import paircaps
 from paircaps.errors import ModelFileError
-from paircaps.model_files import save_model
+from paircaps.model_files import load_without_weights, save_model
 from paircaps.network import Network, NetworkSpec, Preparation
 
 
@@ -123,6 +123,16 @@ def test_what_is_not_there_is_said(saved, tmp_path):
     refused(folder, "no model.json in it")
     (folder / "checkpoints").mkdir()
     refused(folder, "has not finished")
+
+
+def test_a_network_without_its_weights_has_their_shapes(saved):
+    folder, whole = saved
+    (folder / "model.safetensors").unlink()
+    empty = load_without_weights(folder)
+    assert {name: value.shape for name, value in empty.state_dict().items()} == {
+        name: value.shape for name, value in whole.state_dict().items()
+    }
+    assert {value.device.type for value in empty.parameters()} == {"meta"}
 
 
 def test_models_are_found_one_by_one_or_in_the_order_they_were_trained(tmp_path):

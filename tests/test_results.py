@@ -8,6 +8,8 @@ import pytest
 
 from paircaps.data.files.locate import missing_splits
 from paircaps.paper.report import write_report
+from paircaps.training.compare import compare_runs
+from paircaps.training.compare.tables import as_markdown
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -21,6 +23,13 @@ def test_the_report_is_that_of_the_results(tmp_path, folder):
     assert text.read_text() == (folder / "report.md").read_text(), f"paircaps report {folder.relative_to(ROOT)}"
     embedded = re.compile(r'src="data:[^"]*"')  # another Matplotlib may draw another pixel
     assert embedded.sub("", page.read_text()) == embedded.sub("", (folder / "report.html").read_text())
+
+
+@pytest.mark.parametrize("name", ["runs", "minutes"])
+def test_the_tables_of_fast_trainings_are_those_of_their_runs(name):
+    table = as_markdown(compare_runs([RESULTS / "fast" / name]))
+    command = f"paircaps compare results/fast/{name}/* -o results/fast/{name}.md"
+    assert table == (RESULTS / "fast" / f"{name}.md").read_text(), command
 
 
 def test_no_weights_are_large():

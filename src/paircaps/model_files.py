@@ -112,6 +112,19 @@ def load(folder: Path | str, device: torch.device | str = "cpu") -> Network:
     return network.to(device).eval()
 
 
+def load_without_weights(folder: Path) -> Network:
+    """The network of a folder on the device ``meta``: its layers and shapes, without a value; its weights are not read.
+
+    Args:
+        folder: folder with ``model.json``.
+
+    Raises:
+        ModelFileError: as :func:`load`.
+    """
+    with torch.device("meta"):
+        return _build(read_metadata(folder), folder / METADATA)
+
+
 def read_metadata(folder: Path) -> dict[str, Any]:
     """Content of ``model.json`` in a folder; format, version and checksum of the weights were checked.
 

@@ -12,6 +12,7 @@ from paircaps.cli.parser import load_function
 from paircaps.explain.equivariance import IMAGES
 from paircaps.paper.experiments import ALL, experiments
 from paircaps.pictures import FITS
+from paircaps.training.compare.curves import AXES
 from paircaps.training.recipes import list_recipes
 
 GROUPS = {
@@ -26,7 +27,6 @@ GROUPS = {
         "channels-last",
         "tiles",
         "busy",
-        "runs",
         "serve",
     ),
 }
@@ -100,6 +100,7 @@ def test_names_are_those_of_the_rooms():
         assert list(getattr(names, constant)) == registered, f"add or remove the name in {constant} of cli/names.py"
     assert (*names.EXPERIMENTS, names.ALL_EXPERIMENTS) == (*experiments(), ALL)
     assert names.FITS == FITS
+    assert tuple(AXES) == names.CURVES_OVER
     assert names.EQUIVARIANCE_IMAGES == IMAGES
     assert (names.PICTURE_FORMATS, names.PICTURE_WIDTH) == (FORMATS, SLIDE_WIDTH)
     assert names.shipped_recipes() == list_recipes()

@@ -11,7 +11,7 @@ import torch
 import paircaps
 from paircaps import DynamicRouting, ResNetCapsules, ResNetPool, count_parameters, create_model, list_models
 from paircaps.errors import PaircapsError
-from paircaps.models import pooling_twin, register_model, registry
+from paircaps.models import is_pooling_twin, pooling_twin, register_model, registry
 
 NORB = {"num_classes": 5, "image_size": 32, "vote_norm": "vote", "primary_norm": "capsule"}
 CAPSULE_MODELS = [name for name in list_models() if "pool" not in name]
@@ -102,6 +102,8 @@ def test_the_pooling_baseline_of_capsnet_is_as_large_as_its_twin(ending, argumen
 @pytest.mark.parametrize("name", CAPSULE_MODELS)
 def test_every_capsule_network_has_its_pooling_twin(name):
     assert pooling_twin(name) in POOLING_MODELS
+    assert is_pooling_twin(pooling_twin(name))
+    assert not is_pooling_twin(name)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from paper.results import finished, variant_of
 
 from paircaps.errors import TrainingError
 from paircaps.paper.experiments import experiments
-from paircaps.paper.records import NOT_RUN, read_cell, read_record, read_times, summarise
+from paircaps.paper.records import NOT_RUN, read_cell, read_record, read_times
 
 TABLE3 = experiments()["table3"]
 FM = variant_of(TABLE3, "fm")
@@ -141,12 +141,3 @@ def test_why_there_is_nothing(tmp_path):
     assert cell_of(tmp_path).reason == "seed 0: the loss was nan"
     (folder.parents[1] / NOT_RUN).write_text("mnist is not here\n")
     assert cell_of(tmp_path).reason == "mnist is not here"
-
-
-def test_mean_and_deviation():
-    three = summarise([1.0, 2.0, 6.0])
-    assert (three.mean, three.seeds) == (3.0, 3)
-    assert three.deviation == pytest.approx(7**0.5), "with n − 1"
-    assert three.error == pytest.approx((7 / 3) ** 0.5)
-    assert summarise([4.0]).deviation is None
-    assert summarise([4.0]).error is None

@@ -52,6 +52,8 @@ def test_a_signal_saves_and_ends(subprocesses, tmp_path, number, code):
     found, complaints = newest_checkpoint(tmp_path / "run" / "checkpoints")
     assert not complaints
     assert found.facts["counters"]["step"] >= 3
+    last = json.loads((tmp_path / "run" / "timing.jsonl").read_text().splitlines()[-1])
+    assert last["end"] == found.facts["counters"]["step"]
 
 
 def test_signals_by_the_dozen_corrupt_nothing(subprocesses, tmp_path):

@@ -25,7 +25,8 @@ from paircaps.errors import PaircapsError, RecipeError, Stopped
 
 COMMANDS = {
     "train": ("train:declare_train", "train a network by a recipe, or continue a training that was stopped"),
-    "evaluate": ("evaluate:declare_evaluate", "test a trained network on a dataset"),
+    "evaluate": ("evaluate:declare_evaluate", "test trained networks on a dataset"),
+    "compare": ("compare:declare", "compare runs: what they reached, what it took, and what differs"),
     "predict": ("evaluate:declare_predict", "classify pictures with a trained network"),
     "explain": ("explain:declare", "draw reconstructions, perturbations, agreement and parse trees of a network"),
     "equivariance": ("equivariance:declare", "measure how well poses follow transformations of the image"),

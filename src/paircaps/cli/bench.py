@@ -103,13 +103,5 @@ def run_busy(options: argparse.Namespace) -> int:
     return show_result(busy.bench_busy(options.repeats, _say), busy.as_markdown, options)
 
 
-def run_runs(options: argparse.Namespace) -> int:
-    """Show accuracy and time of finished trainings."""
-    from paircaps.bench import runs
-
-    require_places(options.out, picture=True)
-    return show_result(runs.bench_runs(options.folders), runs.as_markdown, options, runs.draw_runs)
-
-
 def _say(what: str) -> None:
     print(f"measuring {what} ...", file=sys.stderr, flush=True)

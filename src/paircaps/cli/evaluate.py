@@ -6,36 +6,78 @@ import argparse
 import json
 import shutil
 import sys
+from collections.abc import Iterator
+from dataclasses import Field
+from pathlib import Path
 from typing import Any
 
+from paircaps._utils.summary import summarise
+from paircaps._utils.text_tables import column_widths, text_line
 from paircaps.cli.datasets import named_or_own, say_other_fitting
 from paircaps.data import ImageDataset
-from paircaps.errors import ModelFileError
+from paircaps.errors import ModelFileError, PaircapsError
 from paircaps.losses import Loss, Objective
-from paircaps.model_files import load, read_metadata
+from paircaps.model_files import METADATA, load, read_metadata
 from paircaps.network import Prediction
 from paircaps.pictures import find_pictures
+from paircaps.training.compare.groups import group_by_recipe
 from paircaps.training.datasets import require_fitting
-from paircaps.training.evaluation import Evaluation, evaluate
+from paircaps.training.evaluation import Evaluation, evaluate, printed_metrics
+from paircaps.training.run_folder import RunFolder, find_runs
 
 _WIDEST_TABLE = 20
+"""Most classes of a confusion table that is printed."""
 
 
 def run_evaluate(options: argparse.Namespace) -> int:
-    """Evaluate a network on a dataset and print the result."""
-    network = load(options.folder)
-    trained = read_metadata(options.folder).get("trained", {})
-    dataset = named_or_own(network, options.folder, options, options.split).limit(options.limit)
-    require_fitting(network, dataset)
-    objective = Objective(network, _loss(trained, options))
-    views = options.views or _trained_views(trained)
-    evaluation = evaluate(objective, dataset, batch_size=options.batch_size, views=views)
-    if options.json:
-        facts = {"folder": str(options.folder), "data": dataset.info.name, "split": dataset.info.split}
-        print(json.dumps({**facts, "note": dataset.info.note, "views": views, **evaluation.as_dict()}))
-        return 0
-    print(_report(evaluation, dataset))
+    """Evaluate networks and print the result: in full for one, as a table for several."""
+    runs = _finished_runs(options.folders)
+    several = len(runs) > 1
+    # all of several are loaded once before the work, so that one that does not fit shows at once
+    datasets = {name: repr(_load(folder, options)[1]) for name, folder in runs.items()} if several else {}
+    evaluations = {}
+    for name, folder in runs.items():
+        if several:
+            print(f"evaluating {name} ...", file=sys.stderr, flush=True)
+        objective, dataset, views = _load(folder, options)
+        evaluations[name] = evaluate(objective, dataset, batch_size=options.batch_size, views=views)
+        if options.json:
+            facts = {"folder": str(folder), "data": dataset.info.name, "split": dataset.info.split}
+            facts |= {"note": dataset.info.note, "views": views}
+            print(json.dumps({**facts, **evaluations[name].as_dict()}), flush=True)
+        elif not several:
+            print(_report(evaluations[name], dataset))
+    if several and not options.json:
+        print("\n".join(_comparison(runs, datasets, evaluations)))
     return 0
+
+
+def _finished_runs(places: list[Path]) -> dict[str, Path]:
+    """Folders of trained networks by name; of several runs, those that are not finished are named and left out."""
+    runs = find_runs(places)
+    finished = {name: folder for name, folder in runs.items() if (folder / METADATA).exists()}
+    if not finished:
+        return runs  # loading the first one says what it lacks
+    if len(finished) < len(runs):
+        others = ", ".join(name for name in runs if name not in finished)
+        print(f"paircaps: note: not finished, and left out: {others}", file=sys.stderr)
+    return finished
+
+
+def _load(folder: Path, options: argparse.Namespace) -> tuple[Objective, ImageDataset, str]:
+    """A network with its loss, the dataset to evaluate it on, and the views that are averaged.
+
+    Raises:
+        PaircapsError: if they do not fit; the message names the folder.
+    """
+    network = load(folder)
+    trained = read_metadata(folder).get("trained", {})
+    try:
+        dataset = named_or_own(network, folder, options, options.split).limit(options.limit)
+        require_fitting(network, dataset)
+    except PaircapsError as error:
+        raise PaircapsError(f"{folder}: {error}") from None
+    return Objective(network, _loss(trained, folder)), dataset, options.views or _trained_views(trained)
 
 
 def _trained_views(trained: dict[str, Any]) -> str:
@@ -43,13 +85,14 @@ def _trained_views(trained: dict[str, Any]) -> str:
     return trained.get("views", "flip" if trained.get("mirror") else "none")
 
 
-def _loss(trained: dict[str, Any], options: argparse.Namespace) -> Loss:
+def _loss(trained: dict[str, Any], folder: Path) -> Loss:
     try:
         return Loss(**trained["loss"])
     except (KeyError, TypeError, ValueError) as error:
-        raise ModelFileError(
-            f"{options.folder}: model.json does not say what loss it was trained for: {error}"
-        ) from None
+        raise ModelFileError(f"{folder}: model.json does not say what loss it was trained for: {error}") from None
+
+
+# --- one network -----------------------------------------------------------------------------------------------------
 
 
 def _report(evaluation: Evaluation, dataset: ImageDataset) -> str:
@@ -77,6 +120,54 @@ def _table(confusion: list[list[int]], classes: tuple[str, ...]) -> list[str]:
     for name, row in zip(classes, confusion, strict=True):
         lines.append(f"  {name:{first}}" + "".join(f"{count if count else '·':>{cell}}" for count in row))
     return lines
+
+
+# --- several networks ------------------------------------------------------------------------------------------------
+
+
+def _comparison(runs: dict[str, Path], datasets: dict[str, str], evaluations: dict[str, Evaluation]) -> Iterator[str]:
+    """Lines of a table: one for each run, and one with the mean of those that differ in their seed alone.
+
+    Args:
+        runs: folders by name.
+        datasets: description of the dataset of each run.
+        evaluations: metrics of each run.
+    """
+    metrics = [
+        part for part in printed_metrics() if any(getattr(each, part.name) is not None for each in evaluations.values())
+    ]
+    sections: dict[str, list[list[str]]] = {data: [] for data in datasets.values()}
+    for data, rows in sections.items():
+        for group in _groups([name for name in runs if datasets[name] == data], runs):
+            found = [evaluations[name] for name in group]
+            rows += [[name, *(_metric_text(part, [evaluations[name]]) for part in metrics)] for name in group]
+            if len(group) > 1:
+                rows.append([f"  mean, n = {len(group)}", *(_metric_text(part, found) for part in metrics)])
+    titles = ["", *(part.metadata["label"] for part in metrics)]
+    widths = column_widths([titles, *(row for rows in sections.values() for row in rows)])
+    for data, rows in sections.items():
+        yield from (data, text_line(titles, widths), *(text_line(row, widths) for row in rows))
+
+
+def _groups(names: list[str], runs: dict[str, Path]) -> list[list[str]]:
+    """Names of runs, together where they differ in their seed alone; a network without a recipe is alone."""
+    recipes = {name: RunFolder(runs[name]) for name in names if RunFolder(runs[name]).config.exists()}
+    groups = group_by_recipe(recipes, lambda name: recipes[name].read_recipe())
+    return [*groups, *([name] for name in names if name not in recipes)]
+
+
+def _metric_text(part: Field[Any], evaluations: list[Evaluation]) -> str:
+    """A metric of a network, or its mean and deviation over several; a dash if one has none."""
+    values = [getattr(evaluation, part.name) for evaluation in evaluations]
+    if None in values:
+        return "–"
+    summary, how = summarise([part.metadata["factor"] * value for value in values]), part.metadata["text"]
+    number, *unit = how.format(summary.mean).split()
+    deviation = [] if summary.deviation is None else ["±", how.format(summary.deviation).split()[0]]
+    return " ".join([number, *deviation, *unit])
+
+
+# --- pictures --------------------------------------------------------------------------------------------------------
 
 
 def run_predict(options: argparse.Namespace) -> int:

@@ -33,6 +33,8 @@ PICTURE_FORMATS = ("png", "svg", "pdf")
 """Formats of these pictures."""
 PICTURE_WIDTH = 1920
 """Default width of these pictures, in pixels."""
+CURVES_OVER = ("epochs", "steps", "minutes")
+"""What ``paircaps compare`` can draw curves over."""
 EQUIVARIANCE_IMAGES = 4000
 """Default number of warped images of ``paircaps equivariance``."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,20 @@ from paircaps.data.errors import DataError
 BenchResult = dict[str, Any]
 
 
-def require_places(files: list[Path], *, picture: bool = False) -> None:
-    """Refuse files that cannot be written, before the measurement begins."""
+def require_places(files: list[Path], *, picture: bool = False, endings: Collection[str] = ()) -> None:
+    """Refuse files that cannot be written, before the measurement begins.
+
+    Args:
+        files: files of ``--out``.
+        picture: whether the result can be drawn.
+        endings: endings that are allowed; any if none are named, which then gets tables.
+    """
     for out in files:
+        if endings and out.suffix.lower() not in endings:
+            raise DataError(f"{out}: ends in {out.suffix or 'nothing'}; {', '.join(endings)} are there")
         if out.is_dir() or not out.parent.is_dir():
             raise DataError(f"{out}: {'is a folder' if out.is_dir() else 'no such folder'}")
-        if out.suffix.lower() == ".png" and not picture:
+        if out.suffix.lower() == ".png" and not picture and not endings:
             raise DataError(f"{out}: there is no picture of this; .json and .md are there")
 
 

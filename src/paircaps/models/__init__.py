@@ -10,7 +10,14 @@ from paircaps.models.decoder import DeconvDecoder, DenseDecoder, select_pose
 from paircaps.models.fast import FastBackbone, WhiteningStem
 from paircaps.models.fast_caps import FastCapsules
 from paircaps.models.fast_pool import FastPool
-from paircaps.models.registry import create_model, is_model, list_models, pooling_twin, register_model
+from paircaps.models.registry import (
+    create_model,
+    is_model,
+    is_pooling_twin,
+    list_models,
+    pooling_twin,
+    register_model,
+)
 from paircaps.models.resnet import ResNetBackbone
 from paircaps.models.resnet_caps import ResNetCapsules
 from paircaps.models.resnet_pool import ResNetPool
@@ -32,6 +39,7 @@ __all__ = [
     "count_parameters",
     "create_model",
     "is_model",
+    "is_pooling_twin",
     "list_models",
     "pooling_twin",
     "register_model",

@@ -47,6 +47,11 @@ def pooling_twin(name: str) -> str:
     return _POOLING_TWINS[name]
 
 
+def is_pooling_twin(name: str) -> bool:
+    """True if a registered capsule network is compared with the network of that name, which has no routing."""
+    return name in _POOLING_TWINS.values()
+
+
 def list_models() -> list[str]:
     """Names of all registered models."""
     return _MODELS.names()

@@ -1,11 +1,8 @@
-"""Results of finished trainings, read from their folders, and their mean over seeds."""
+"""Results of finished trainings of the paper's experiments, read from their folders."""
 
 from __future__ import annotations
 
 import json
-import math
-import statistics
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +16,7 @@ from paircaps.paper.plan import SEED_PREFIX, candidate_data, study_folder
 from paircaps.training.datasets import tested_name
 from paircaps.training.recipe import Recipe
 from paircaps.training.run_folder import RunFolder
+from paircaps.training.run_rows import read_rows, require_numbers
 
 NOT_RUN = "not-run.txt"
 """Name of the file that says why a folder has no result."""
@@ -67,36 +65,6 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Summary:
-    """Mean and standard deviation of a number over seeds.
-
-    Args:
-        mean: mean over seeds.
-        deviation: standard deviation over seeds, with n − 1; None for a single seed.
-        seeds: number of seeds.
-    """
-
-    mean: float
-    deviation: float | None
-    seeds: int
-
-    @property
-    def error(self) -> float | None:
-        """Standard error of the mean."""
-        return None if self.deviation is None else self.deviation / math.sqrt(self.seeds)
-
-
-def summarise(values: Sequence[float]) -> Summary:
-    """Mean and standard deviation of a number over seeds.
-
-    Args:
-        values: the number for each seed.
-    """
-    deviation = statistics.stdev(values) if len(values) > 1 else None
-    return Summary(statistics.fmean(values), deviation, len(values))
-
-
-@dataclass(frozen=True)
 class Cell:
     """Results of one network on one dataset: what a cell of a report's table shows.
 
@@ -137,7 +105,7 @@ def read_record(path: Path) -> Record | None:
     try:
         machine = dict(json.loads(folder.model.read_text(encoding="utf-8"))["trained"]["machine"])
         for row in rows:
-            _require_numbers(row)
+            require_numbers(row, _REQUIRED_NUMBERS, _OPTIONAL_NUMBERS)
         record = Record(path, folder.read_recipe(), tuple(rows), machine)
         _ = [require_metadata(name) for name in (record.recipe.data.name, tested_name(record.recipe.data))]
         _ = [record.accuracy(name) for name in ("train", "test")]
@@ -148,41 +116,13 @@ def read_record(path: Path) -> Record | None:
     return record
 
 
-def _require_numbers(row: dict[str, Any]) -> None:
-    """Raise a ValueError if a row of metrics has a number that a report cannot show."""
-    names = [
-        *_REQUIRED_NUMBERS.get(row["kind"], ()),
-        *(name for name in _OPTIONAL_NUMBERS if row.get(name) is not None),
-    ]
-    for name in names:
-        value, most = row[name], 1 if name.endswith("accuracy") else math.inf
-        if type(value) not in (int, float) or not 0 <= value <= most or math.isinf(value):
-            raise ValueError(f"{name}: {value}")
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of a ``metrics.jsonl``.
-
-    Raises:
-        TrainingError: if the file cannot be read, or a line of it is not a row of metrics.
-    """
-    try:
-        rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is damaged: a line of it is not JSON"
-        raise TrainingError(f"{path}: {reason}") from None
-    if not all(isinstance(row, dict) and isinstance(row.get("kind"), str) for row in rows):
-        raise TrainingError(f"{path}: is damaged: a line of it is no row of metrics")
-    return rows
-
-
 def read_times(path: Path) -> dict[str, dict[str, Any]]:
     """Read the rows of measured times, by variant; none if nothing was measured or the file is damaged."""
     try:
         rows = read_rows(path) if path.exists() else []
         times = {str(row["variant"]): row for row in rows if row["kind"] == "time"}
         for row in times.values():
-            _require_numbers(row)
+            require_numbers(row, _REQUIRED_NUMBERS, _OPTIONAL_NUMBERS)
             _ = dict(row.get("settings", {}))
         return times if any(row["kind"] == "machine" for row in rows) else {}
     except (TrainingError, KeyError, TypeError, ValueError):

@@ -16,7 +16,7 @@ several processes sum all counters.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
@@ -39,15 +39,16 @@ BINS = 15
 # --- metrics ---------------------------------------------------------------------------------------------------------
 
 
-def _printed(label: str, text: str, factor: float = 1) -> dict[str, Any]:
-    """Mark a field as a line of ``paircaps evaluate``.
+def _printed(label: str, text: str, factor: float = 1, remark: str = "") -> dict[str, Any]:
+    """Mark a field as a line of ``paircaps evaluate``, and as a column for several networks.
 
     Args:
         label: name of the metric on that line.
-        text: format of its value.
+        text: format of its value, and its unit.
         factor: what the value is multiplied by first, 100 for percent.
+        remark: what the line says behind the value.
     """
-    return {"label": label, "text": text, "factor": factor}
+    return {"label": label, "text": text, "factor": factor, "remark": f" ({remark})" if remark else ""}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,7 @@ class Evaluation:
     confusion: list[list[int]] | None
     calibration_error: float | None = field(metadata=_printed("calibration error", "{:.2f} %", 100))
     drawing_error: float | None = field(
-        metadata=_printed("drawing error", "{:.2f} (squared, summed over the pixels of an image)")
+        metadata=_printed("drawing error", "{:.2f}", remark="squared, summed over the pixels of an image")
     )
     plain_accuracy: float | None = field(metadata=_printed("without other views", "{:.2f} %", 100))
 
@@ -88,14 +89,18 @@ class Evaluation:
 
     def lines(self) -> list[str]:
         """One line of text for each printed metric, label and value in columns."""
-        printed = [part for part in fields(self) if "label" in part.metadata]
-        width = max(len(part.metadata["label"]) for part in printed)
-        values = ((part.metadata, getattr(self, part.name)) for part in printed)
+        width = max(len(part.metadata["label"]) for part in printed_metrics())
+        values = [(part.metadata, getattr(self, part.name)) for part in printed_metrics()]
         return [
-            f"{how['label']:{width}}  {how['text'].format(how['factor'] * value)}"
+            f"{how['label']:{width}}  {how['text'].format(how['factor'] * value)}{how['remark']}"
             for how, value in values
             if value is not None
         ]
+
+
+def printed_metrics() -> list[Field[Any]]:
+    """Fields of an evaluation that are printed; their ``metadata`` is that of :func:`_printed`."""
+    return [part for part in fields(Evaluation) if "label" in part.metadata]
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,11 @@ class RunLog:
         self.log_row("epoch", row)
         self.display.print_line(_epoch_line(row))
 
+    def log_end(self) -> None:
+        """Write that this start ends here: the time since its last row is part of the training too."""
+        if self._timing is not None:
+            self._timing.add({"end": self.counters.step})
+
 
 def _finite(value: float) -> float | None:
     """A number for JSON, which has no infinity; under fp16 a gradient may overflow, and its step is skipped."""
@@ -178,7 +183,10 @@ class MetricsFile(_RowFile):
 
 
 class TimingFile(_RowFile):
-    """``timing.jsonl``: when each start of a run began, on which machine, and its speed; it differs in every run."""
+    """``timing.jsonl``: when each start of a run began and ended, on which machine, and its speed.
+
+    It differs in every run.
+    """
 
     def add(self, row: Mapping[str, object]) -> None:
         """Append a row with the current time."""

@@ -303,6 +303,7 @@ class Training:
             if first and self.log.metrics is not None:
                 self.log.metrics.sync()
                 save_model(self.folder.path, self.evaluator.objective.network, trained)
+        self.log.log_end()
         return trained
 
     # --- stopping ------------------------------------------------------------------------------------------------
@@ -313,6 +314,7 @@ class Training:
 
     def _save_and_stop(self, signal: int) -> None:
         self.checkpoints.save(self.log.metrics)
+        self.log.log_end()
         raise Stopped(signal, self.state.counters.step)
 
     def _stop_evaluation_if_asked(self) -> None:

@@ -9,7 +9,8 @@ import secrets
 import shutil
 import socket
 import tempfile
-from collections.abc import Collection, Iterator
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -209,6 +210,66 @@ def existing_folder(path: Path) -> RunFolder:
     if not path.is_dir():
         raise TrainingError(f"{path}: no such folder")
     return RunFolder(path)
+
+
+def find_runs(places: Iterable[Path]) -> dict[str, Path]:
+    """Folders of runs by name, finished or not, each once however often it was given.
+
+    A run's name is that of its folder, with as many of the folders above it as tell all runs apart. Places without a
+    run are named in a warning, because a pattern such as ``runs/*`` also matches files and other folders.
+
+    Args:
+        places: folders of runs, or folders that contain some at any depth; those in one place come in the order of
+            their names.
+
+    Raises:
+        TrainingError: if a place does not exist, or none has a run.
+    """
+    found: dict[Path, Path] = {}  # by where it is, whatever way it was named
+    without = []
+    for place in places:
+        place = place.expanduser()
+        if not place.exists():
+            raise TrainingError(f"{place}: no such folder")
+        inside = _runs_inside(place) if place.is_dir() else []
+        without += [] if inside else [str(place)]
+        for folder in inside:
+            found.setdefault(folder.resolve(), folder)
+    if not found:
+        raise TrainingError(f"{', '.join(without) or 'nothing'}: no run of a training, and no folder that contains one")
+    if without:
+        more = f" and {len(without) - 3} others" if len(without) > 3 else ""
+        warnings.warn(f"no run of a training in {', '.join(without[:3])}{more}", stacklevel=2)
+    return dict(zip(_short_names(list(found)), found.values(), strict=True))
+
+
+def _runs_inside(place: Path) -> list[Path]:
+    """The place itself if it is a run, else all runs below it, without hidden folders and links to other folders."""
+    if _is_run(place):
+        return [place]
+    inner = [entry for entry in place.iterdir() if not entry.name.startswith(".") and entry.is_dir()]
+    inner = [entry for entry in inner if _is_run(entry) or not entry.is_symlink()]  # links may go round in circles
+    return [run for entry in sorted(inner, key=_natural) for run in _runs_inside(entry)]
+
+
+def _is_run(path: Path) -> bool:
+    folder = RunFolder(path)
+    return folder.model.exists() or (folder.config.exists() and folder.is_begun())
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """Key for sorting by name, with the numbers in it as numbers: ``seed-2`` comes before ``seed-10``."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", path.name)]
+
+
+def _short_names(paths: Sequence[Path]) -> list[str]:
+    """The last parts of each path, as few as tell it from the others, and as many for all in one folder."""
+    parts: dict[Path, int] = {}  # by the folder above
+    for path in paths:
+        others = [other.parts for other in paths if other != path]
+        enough = next(n for n in range(1, len(path.parts) + 1) if all(o[-n:] != path.parts[-n:] for o in others))
+        parts[path.parent] = max(enough, parts.get(path.parent, 1))
+    return [str(Path(*path.parts[-parts[path.parent] :])) for path in paths]
 
 
 # --- folders of checkpoints ------------------------------------------------------------------------------------------

@@ -2,15 +2,17 @@
 
 import json
 import re
+import shutil
 
 import pytest
 from paper.results import MACHINE, finished, variant_of
 
 from paircaps._utils.figures import new_figure
+from paircaps._utils.summary import Summary
 from paircaps.errors import PaircapsError
 from paircaps.paper.experiments import PaperNumber, experiments
 from paircaps.paper.plan import Choice
-from paircaps.paper.records import Summary, read_cell
+from paircaps.paper.records import read_cell
 from paircaps.paper.report import write_report
 from paircaps.paper.report.cells import paper_cell, result_cell, share_in_words
 from paircaps.paper.report.curves import _draw_panel, _means_over_seeds, _values_by_epoch
@@ -496,3 +498,23 @@ def test_no_folder_of_results(tmp_path):
     (tmp_path / "runs/other").mkdir(parents=True)
     with pytest.raises(PaircapsError, match="holds no experiment of the paper"):
         write_report(tmp_path)
+
+
+def test_a_folder_of_ordinary_runs_is_sent_to_compare(tmp_path):
+    folder = tmp_path / "mine" / "runs"
+    run = finished(folder, "table3", "affine-mnist", "fm", 0, 0.9).path
+    run.rename(folder / "a")
+    with pytest.raises(PaircapsError) as told:
+        write_report(folder / "a")
+    assert str(told.value).endswith(f"It is an ordinary run: `paircaps compare {folder / 'a'}` shows it")
+    shutil.rmtree(folder / "runs")
+    with pytest.raises(PaircapsError) as told:
+        write_report(folder)
+    assert str(told.value) == (
+        f"{folder}: has no runs/: no folder of `paircaps reproduce`. It holds 1 ordinary run: "
+        f"`paircaps compare {folder}/*` compares them"
+    )
+    with pytest.raises(
+        PaircapsError, match=r"holds no experiment of the paper.*`paircaps compare \S+/runs/\*` compares"
+    ):
+        write_report(tmp_path / "mine")

@@ -39,9 +39,6 @@ def declare(parser: CommandParser) -> None:
     busy = group.add_parser("busy", help="seconds of a short training alone, and beside busy processes")
     busy.add_argument("--repeats", type=whole_number(1), default=3, help="trainings of every case (%(default)s)")
     add_output(busy, "bench:run_busy")
-    runs = group.add_parser("runs", help="accuracy and time of finished trainings, and accuracy over minutes")
-    runs.add_argument("folders", nargs="+", type=path, metavar="DIR", help="folders of finished trainings")
-    add_output(runs, "bench:run_runs", picture=True)
     _declare_serve(group.add_parser("serve", help="milliseconds until the page of `paircaps serve` has an answer"))
 
 

@@ -6,11 +6,19 @@ from paircaps.cli.arguments import add_data, add_data_folder, add_dataset_option
 from paircaps.cli.names import TEST_VIEWS
 from paircaps.cli.parser import CommandParser
 
+_ABOUT = """
+Test a trained network on a dataset: accuracy, loss, calibration, class by class. Several networks share a table, with
+mean and deviation over those that differ in their seed alone.
+"""
+
 
 def declare_evaluate(parser: CommandParser) -> None:
     """Declare the arguments of ``evaluate``."""
+    parser.description = _ABOUT
     add_data_folder(parser)
-    parser.add_argument("folder", type=path, metavar="DIR", help="folder of the run: the --out of its training")
+    parser.add_argument(
+        "folders", nargs="+", type=path, metavar="DIR", help="the --out of a training, or a folder of several"
+    )
     add_data(parser, "a dataset, or a folder of pictures (default: the test images of the training)")
     parser.add_argument("--split", default="test", help="split of the dataset (default: %(default)s)")
     parser.add_argument("--limit", type=whole_number(1), help="most images to evaluate, taken at random")
@@ -23,7 +31,7 @@ def declare_evaluate(parser: CommandParser) -> None:
     parser.add_argument(
         "--mirror", dest="views", action="store_const", const="flip", help="short for --views flip: with mirror images"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object per line")
     add_dataset_option(parser)
     parser.set_defaults(run="evaluate:run_evaluate")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from paircaps._utils.summary import summarise
 from paircaps.paper.experiments import PaperNumber
 from paircaps.paper.plan import Choice, candidate_data, paper_recipe, run_recipe
-from paircaps.paper.records import Cell, Record, Summary, summarise
+from paircaps.paper.records import Cell, Record
 from paircaps.paper.report.document import TableCell, empty_cell
 from paircaps.paper.training_length import Budget, epochs_of, share_of, total_steps
 from paircaps.training.recipe import Recipe
@@ -54,12 +55,7 @@ def result_cell(cell: Cell, measure: str) -> TableCell:
     notes = [*budget_notes(cell), *([cell.reason] if cell.reason else [])]
     if measure == "train":
         notes.insert(0, "of the last epoch, while it learned")
-    return TableCell(percent(summary), (seeds_in_words(cell.records), *notes))
-
-
-def percent(summary: Summary) -> str:
-    """Mean ± standard deviation, with two decimals."""
-    return f"{summary.mean:.2f}" + ("" if summary.deviation is None else f" ± {summary.deviation:.2f}")
+    return TableCell(str(summary), (seeds_in_words(cell.records), *notes))
 
 
 def seeds_in_words(records: Sequence[Record]) -> str:
@@ -82,7 +78,7 @@ def budget_notes(cell: Cell) -> list[str]:
     if recipe.evaluate.views != "none":
         rows = [record.rows_of("test")[-1] for record in cell.records]
         plain = [100 * row["plain_accuracy"] for row in rows if row.get("plain_accuracy") is not None]
-        without = f"; {percent(summarise(plain))} without" if len(plain) == len(rows) else ""
+        without = f"; {summarise(plain)} without" if len(plain) == len(rows) else ""
         notes.append(f"{_VIEWS_IN_WORDS[recipe.evaluate.views]} at test{without}")
     return [*notes, *_other_settings(cell)]
 

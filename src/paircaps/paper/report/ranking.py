@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from paircaps._utils.summary import Summary, summarise
 from paircaps.paper.experiments import Experiment
-from paircaps.paper.records import Cell, Summary, summarise
-from paircaps.paper.report.cells import length_notes, percent, unlike_settings
+from paircaps.paper.records import Cell
+from paircaps.paper.report.cells import length_notes, unlike_settings
 from paircaps.paper.report.document import Finding
 from paircaps.paper.report.significance import Verdict, difference, verdict_sentence
 
@@ -40,7 +41,7 @@ def _finding_on(data: str, cells: Sequence[Cell]) -> Finding:
     """Finding on one dataset: the order of its networks, their differences, and whether they are the paper's."""
     summaries = {cell.variant.title: _summary(cell) for cell in cells}
     ranked = sorted(summaries, key=lambda title: -summaries[title].mean)
-    results = "; ".join(f"{title} {percent(summaries[title])}" for title in ranked)
+    results = "; ".join(f"{title} {summaries[title]}" for title in ranked)
     unlike = unlike_settings([record for cell in cells for record in cell.records], *_COMPARED_KEYS)
     if unlike:
         caution = f"They were not trained alike ({unlike}), so the order says little."

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paircaps.paper.records import Summary
+from paircaps._utils.summary import Summary
 
 CRITICAL = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
 """Critical values of Student's t, two-sided at 5 %, for 1, 2, 3, ... degrees of freedom."""

@@ -9,11 +9,12 @@ from paircaps._utils.machine import machine_line
 from paircaps.paper.experiments import Experiment, TableRow
 from paircaps.paper.inference_times import MEASURED_SECONDS
 from paircaps.paper.plan import study_folder
-from paircaps.paper.records import read_rows, read_times
+from paircaps.paper.records import read_times
 from paircaps.paper.report.cells import paper_cell
 from paircaps.paper.report.document import ColumnGroup, Finding, Section, Table, TableCell, empty_cell
 from paircaps.paper.report.significance import Verdict, verdict_sentence
 from paircaps.training.run_folder import RunFolder
+from paircaps.training.run_rows import read_rows
 
 _OURS = "fm"
 """Variant whose time the paper compares with the others."""

@@ -9,12 +9,15 @@ from pathlib import Path
 
 from paircaps._utils.extras import require_extra
 from paircaps._utils.files import write_whole
-from paircaps.errors import PaircapsError
+from paircaps._utils.text_tables import markdown_table
+from paircaps._utils.words import counted
+from paircaps.errors import PaircapsError, TrainingError
 from paircaps.paper.experiments import Experiment, experiments
 from paircaps.paper.own_routing import found_variants, with_rows
 from paircaps.paper.plan import RUNS
 from paircaps.paper.report.document import ColumnGroup, Section, Table, TableCell
 from paircaps.paper.report.sections import experiment_section
+from paircaps.training.run_folder import find_runs
 
 PICTURES = "pictures"
 """Name of the folder with the pictures that the Markdown shows, beside it."""
@@ -42,7 +45,7 @@ def write_report(out: Path) -> list[Path]:
         The two reports, the HTML page first.
     """
     if not (out / RUNS).is_dir():
-        problem = f"has no {RUNS}/: no folder of `paircaps reproduce`"
+        problem = f"has no {RUNS}/: no folder of `paircaps reproduce`{_ordinary_runs(out)}"
         if not out.is_dir():
             problem = "is a file, not a folder" if out.exists() else "no such folder"
         raise PaircapsError(f"{out}: {problem}")
@@ -54,7 +57,10 @@ def write_report(out: Path) -> list[Path]:
         if _is_in(experiment, out)
     ]
     if not sections:
-        raise PaircapsError(f"{out / RUNS}: holds no experiment of the paper; it has {', '.join(experiments())}")
+        raise PaircapsError(
+            f"{out / RUNS}: holds no experiment of the paper; it has {', '.join(experiments())}"
+            f"{_ordinary_runs(out / RUNS)}"
+        )
     # Render and write everything.
     overview = _overview(sections, out)
     files = {out / "report.html": as_html(TITLE, _INTRO, overview, sections)}
@@ -66,6 +72,17 @@ def write_report(out: Path) -> list[Path]:
     for path, text in files.items():
         write_whole(path, text.encode())
     return list(files)
+
+
+def _ordinary_runs(folder: Path) -> str:
+    """What to do with a folder that is an ordinary run or holds some; empty for any other."""
+    try:
+        runs = list(find_runs([folder]).values())
+    except TrainingError:
+        return ""
+    if runs == [folder]:
+        return f". It is an ordinary run: `paircaps compare {folder}` shows it"
+    return f". It holds {counted(len(runs), 'ordinary run')}: `paircaps compare {folder}/*` compares them"
 
 
 def _is_in(experiment: Experiment, out: Path) -> bool:
@@ -129,18 +146,9 @@ def _paragraphs(texts: Sequence[str]) -> list[str]:
 
 
 def _table_lines(grid: Table) -> list[str]:
-    head = " | ".join(_escaped(title) for title in grid.columns)
-    return [
-        f"| {head} |",
-        "|" + "---|" * len(grid.columns),
-        *(f"| {' | '.join(_cell_text(cell) for cell in row)} |" for row in grid.rows),
-    ]
+    return markdown_table(grid.columns, [[_cell_text(cell) for cell in row] for row in grid.rows])
 
 
 def _cell_text(cell: TableCell) -> str:
     notes = "; ".join(cell.notes)
-    return _escaped(f"{cell.text} ({notes})" if notes else cell.text)
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", "<br>")
+    return f"{cell.text} ({notes})" if notes else cell.text
