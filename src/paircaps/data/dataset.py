@@ -83,12 +83,14 @@ class Info:
         split: ``"train"`` or ``"test"``.
         classes: names of the classes, in order of their labels.
         note: remark for readers of results, such as "a stand-in for aff-NIST".
+        skipped: pictures that were left out because they cannot be read, each with the reason.
     """
 
     name: str
     split: str
     classes: tuple[str, ...]
     note: str = ""
+    skipped: tuple[str, ...] = ()
 
 
 class ImageDataset(torch.utils.data.Dataset, ABC):
