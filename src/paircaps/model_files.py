@@ -25,6 +25,7 @@ from paircaps.network import Network, NetworkSpec, Preparation
 WEIGHTS, METADATA = "model.safetensors", "model.json"
 FORMAT, VERSION = "paircaps-model", 1
 _MOST_METADATA_BYTES = 16 << 20
+_MOST_NAMED = 20
 
 
 def save_model(folder: Path, network: Network, trained: Mapping[str, object]) -> None:
@@ -125,11 +126,7 @@ def read_metadata(folder: Path) -> dict[str, Any]:
         kind = "is a file; a model is loaded by its folder" if folder.exists() else "no such folder"
         raise ModelFileError(f"{folder}: {kind}")
     if not path.exists():
-        unfinished = (folder / "checkpoints").is_dir()
-        why = (
-            "its training has not finished; `paircaps train` goes on with it" if unfinished else f"no {METADATA} in it"
-        )
-        raise ModelFileError(f"{folder}: no trained model here: {why}")
+        raise ModelFileError(f"{folder}: no trained model here: {_why_no_model(folder)}")
     if path.stat().st_size > _MOST_METADATA_BYTES:
         raise ModelFileError(f"{path}: {path.stat().st_size:,} bytes are too many, {_MOST_METADATA_BYTES:,} at most")
     try:
@@ -145,6 +142,17 @@ def read_metadata(folder: Path) -> dict[str, Any]:
     if not isinstance(metadata.get("sha256"), str):
         raise ModelFileError(f"{path}: damaged: no checksum of the weights")
     return metadata
+
+
+def _why_no_model(folder: Path) -> str:
+    """What is in a folder without ``model.json``: a training that has not finished, or folders of trained networks."""
+    if (folder / "checkpoints").is_dir():
+        return "its training has not finished; `paircaps train` goes on with it"
+    inside = [str(path) for path in _folders_inside(folder)]
+    if not inside:
+        return f"no {METADATA} in it"
+    more = f" and {len(inside) - _MOST_NAMED} more" if len(inside) > _MOST_NAMED else ""
+    return f"give one of the folders inside it that have one: {', '.join(inside[:_MOST_NAMED])}{more}"
 
 
 def _build(metadata: dict[str, Any], path: Path) -> Network:

@@ -89,7 +89,8 @@ def test_print_config_trains_nothing_and_is_a_recipe(run, tmp_path):
 
 def test_print_config_refuses_a_length_that_is_measured_later(run):
     code, out, err = run(*WORDS, "--print-config", "--hours", "2")
-    assert (code, out) == (2, "") and "--print-config cannot show what --hours chooses" in err
+    assert (code, out) == (2, "")
+    assert "--print-config cannot show what --hours chooses" in err
 
 
 @pytest.mark.parametrize(

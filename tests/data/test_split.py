@@ -35,7 +35,10 @@ def test_copies_stay_together_also_across_classes():
     contents = [0.1, 0.1, 0.2, 0.3, 0.4, 0.9, 0.9, 0.1, 0.2, 0.8]
     for share in (0.2, 0.4, 0.6):
         chosen = share_of_each_class(labels, contents, share)
-        sides = {content: {test for other, test in zip(contents, chosen, strict=True) if other == content} for content in contents}
+        sides = {
+            content: {test for other, test in zip(contents, chosen, strict=True) if other == content}
+            for content in contents
+        }
         assert all(len(side) == 1 for side in sides.values())
         assert all(0 < sum(chosen[part]) < 5 for part in (slice(5), slice(5, 10)))
 

@@ -54,6 +54,8 @@ def _draw(name: str, chance: random.Random, sides: tuple[int, int]) -> Image.Ima
         corners, upright = (4, math.pi / 4) if name == "square" else (3, -math.pi / 2)
         turn = upright + chance.uniform(-0.4, 0.4)
         angles = [turn + 2 * math.pi * corner / corners for corner in range(corners)]
-        draw.polygon([(x + radius * math.cos(angle), y + radius * math.sin(angle)) for angle in angles], fill=tuple(ink))
+        draw.polygon(
+            [(x + radius * math.cos(angle), y + radius * math.sin(angle)) for angle in angles], fill=tuple(ink)
+        )
     pixels = np.asarray(picture) + noise.normal(0, chance.uniform(2, 15), (height, width, 3))
     return Image.fromarray(pixels.clip(0, 255).astype(np.uint8))

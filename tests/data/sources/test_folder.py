@@ -305,7 +305,9 @@ def test_a_damaged_picture_is_skipped_if_asked_for_and_named(pets):
     for number in range(30):
         (pets / "dog" / f"bad {number:02}.png").write_bytes(b"rubbish %d" % number)
     save(pets / "cat" / "moving.gif", random_picture(0))
-    with pytest.warns(UserWarning, match=r"pets: \d+ pictures skipped, which cannot be read:\n(.*\n){20}  and \d+ more$"):
+    with pytest.warns(
+        UserWarning, match=r"pets: \d+ pictures skipped, which cannot be read:\n(.*\n){20}  and \d+ more$"
+    ):
         train = load_dataset(pets, "train", on_error="skip")
     with pytest.warns(UserWarning, match=r"moving.gif: pictures of this kind are not read"):
         test = load_dataset(pets, "test", on_error="skip")

@@ -77,7 +77,9 @@ def load_folder(
     if not isinstance(test_fraction, float | int) or not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction must be between 0 and 1, got {test_fraction!r}")
     if root is None:
-        raise DataError("a folder of pictures is named by its path: ./pets, or root=...")
+        raise DataError(
+            "a folder of pictures is named by its path: ./pets, or root=...; in a training --data.name ./pets"
+        )
     # pictures of the split
     folder = Path(root).expanduser()
     skipped: list[str] | None = [] if on_error == "skip" else None
@@ -126,9 +128,7 @@ def _split_pictures(
     return classes, chosen
 
 
-def _pictures(
-    folder: Path, classes: tuple[str, ...], required: bool, skipped: list[str] | None
-) -> list[_Picture]:
+def _pictures(folder: Path, classes: tuple[str, ...], required: bool, skipped: list[str] | None) -> list[_Picture]:
     pictures = []
     for label, name in enumerate(classes):
         there = (folder / name).is_dir()
