@@ -38,8 +38,11 @@ def read_named_tree(name: str, out: str, overrides: RecipeTree) -> RecipeTree:
             _say_command(name, out)
             overrides = merge({"data": {"name": _with_slash(name)}}, overrides)
             name = _FOLDER_RECIPE
-        elif not path.exists() and (hint := _meant_path(path)):
+        elif not path.exists() and (hint := _meant_path(path, "/" in name)):
             raise RecipeError(f"{name}: no such recipe; did you mean {hint}?")
+        elif "/" in name and not path.exists():
+            known = ", ".join(list_recipes())
+            raise RecipeError(f"{name}: no such file or folder. A recipe is a .toml file or one of {known}")
     return merge(read_tree(name), with_absolute_paths(overrides, Path.cwd()))
 
 
@@ -65,10 +68,10 @@ def _require_pictures(folder: Path, name: str) -> None:
         raise RecipeError(f"{name}: the folder of a run, and no recipe. To go on with it: {again}")
     entries = sorted(folder.iterdir())
     subfolders = [entry for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
-    if any(_has_picture(entry) for entry in subfolders):
+    runs = [str(entry) for entry in subfolders if (entry / run.config.name).exists()]
+    if not runs and any(_has_picture(entry) for entry in subfolders):
         return
     recipes = [str(entry) for entry in entries if entry.suffix == ".toml"]
-    runs = [str(entry) for entry in subfolders if (entry / run.config.name).exists()]
     if runs:
         what = f"it holds runs: {', '.join(runs[:5])}"
     elif any(_is_picture(entry) for entry in entries):
@@ -89,12 +92,17 @@ def _is_picture(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES
 
 
-def _meant_path(path: Path) -> str | None:
-    """The .toml file, or the file or folder of a similar name, that a path that leads nowhere probably meant."""
+def _meant_path(path: Path, is_path: bool) -> str | None:
+    """The .toml file, or the file or folder of a similar name, that a path that leads nowhere probably meant.
+
+    Args:
+        path: path that leads nowhere.
+        is_path: whether it was written as a path; a bare name is rather a misspelt recipe than a misspelt folder.
+    """
     beside = path.with_name(f"{path.name}.toml") if path.name else path
     if beside.is_file():
         return _with_slash(str(beside))
-    if len(path.parts) < 2 or not path.parent.is_dir():  # a bare name is compared with the names of recipes
+    if not is_path or not path.parent.is_dir():
         return None
     known = [entry.name for entry in path.parent.iterdir() if entry.is_dir() or entry.suffix == ".toml"]
     near = get_close_matches(path.name, known, n=1)

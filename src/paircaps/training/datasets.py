@@ -23,7 +23,7 @@ from paircaps.data import (
     load_dataset,
 )
 from paircaps.data.randomness import permutation
-from paircaps.data.registry import folder_path
+from paircaps.data.registry import FOLDER, folder_path
 from paircaps.data.split import content_hash, share_of_each_class
 from paircaps.errors import PaircapsError, RecipeError
 from paircaps.network import Network
@@ -125,6 +125,8 @@ def open_dataset(name: str, split: str, folder: str | Path, options: Mapping[str
         folder: data folder to look in first, not used for a folder of pictures; empty for none.
         options: options of the dataset, as TOML has them.
     """
+    if name == FOLDER and not folder:
+        raise RecipeError("data.name: the path of your folder of pictures is missing, as --data.name ./pictures")
     has_root = bool(folder) and folder_path(name) is None
     root = Path(folder).expanduser() if has_root else None
     try:
