@@ -148,11 +148,14 @@ def _why_no_model(folder: Path) -> str:
     """What is in a folder without ``model.json``: a training that has not finished, or folders of trained networks."""
     if (folder / "checkpoints").is_dir():
         return "its training has not finished; `paircaps train` goes on with it"
-    inside = [str(path) for path in _folders_inside(folder)]
-    if not inside:
+    inside = _folders_inside(folder)
+    unfinished = sorted(path.parent for path in folder.glob("*/checkpoints"))
+    if not inside and not unfinished:
         return f"no {METADATA} in it"
-    more = f" and {len(inside) - _MOST_NAMED} more" if len(inside) > _MOST_NAMED else ""
-    return f"give one of the folders inside it that have one: {', '.join(inside[:_MOST_NAMED])}{more}"
+    named = [str(path) for path in inside or unfinished]
+    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    what = "it holds trained ones, of which one can be given" if inside else "it holds trainings that have not finished"
+    return f"{what}: {', '.join(named[:_MOST_NAMED])}{more}"
 
 
 def _build(metadata: dict[str, Any], path: Path) -> Network:

@@ -35,6 +35,8 @@ def test_few_images_make_small_batches_and_many_epochs():
     [
         (("cat", "dog"), None),
         (("bright", "dark"), None),
+        (("T-shirt", "dress", "X-ray"), None),
+        (("digit-6", "digit-9"), "class 'digit-6' is named after a character"),
         (("upright piano", "harp"), None),
         (("b", "d"), "class 'b' is named after a character"),
         (("10", "11"), "class '10' is named after a character"),

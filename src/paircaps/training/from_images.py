@@ -6,6 +6,7 @@ They are decided once, when a run begins, for the keys that are ``auto``, and ke
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -87,13 +88,17 @@ def choose_epochs(images: int) -> int:
 def reason_against_flips(classes: Sequence[str]) -> str | None:
     """Why a mirror image may be of another class, by the names of the classes; None if nothing speaks against it.
 
-    Characters (b and d), numbers, and names with a side in them (``arrow-left``) do.
+    Characters and numbers (``b`` beside ``d``, ``digit-6`` beside ``digit-9``) and names with a side in them
+    (``arrow-left``) do.
     """
+    # what the names have in common, up to the end of a word, says nothing of the class
+    shared = len(re.sub(r"[^\W_]*$", "", os.path.commonprefix(list(classes))))
     for name in classes:
-        words = [word.lower() for word in re.findall(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+|\d+", name)]
-        if any(len(word) == 1 or word.isdigit() for word in words) or name.lower() in _NUMBERS:
+        own = name[shared:].lower()
+        if own.isdigit() or (len(own) == 1 and own.isalnum()) or own in _NUMBERS:
             return f"class {name!r} is named after a character"
-        if _SIDES & set(words):
+        words = {word.lower() for word in re.findall(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+", name)}
+        if words & _SIDES:
             return f"class {name!r} is named after a side"
     together = " ".join(classes).lower()
     if "left" in together and "right" in together:  # "turnleft" beside "turnright"
