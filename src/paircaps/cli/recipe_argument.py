@@ -7,6 +7,7 @@ import sys
 from difflib import get_close_matches
 from pathlib import Path
 
+from paircaps.cli.names import shipped_recipes
 from paircaps.data.pictures import SUFFIXES
 from paircaps.errors import RecipeError
 from paircaps.training.recipe_io import RecipeTree, merge
@@ -32,7 +33,7 @@ def read_named_tree(name: str, out: str, overrides: RecipeTree) -> RecipeTree:
         RecipeError: if there is no such recipe; the message says what was probably meant.
     """
     path = Path(name).expanduser()
-    if name not in list_recipes():
+    if name not in shipped_recipes() and name not in list_recipes():  # the second imports the plug-ins
         if path.is_dir():
             _require_pictures(path, name)
             _say_command(name, out)

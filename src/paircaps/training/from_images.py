@@ -92,7 +92,7 @@ def reason_against_flips(classes: Sequence[str]) -> str | None:
     (``arrow-left``) do.
     """
     # what the names have in common, up to the end of a word, says nothing of the class
-    shared = len(re.sub(r"[^\W_]*$", "", os.path.commonprefix(list(classes))))
+    shared = len(re.sub(r"[^\W_]*$", "", os.path.commonprefix(list(classes))))  # noqa: RUF071 (no paths)
     for name in classes:
         own = name[shared:].lower()
         if own.isdigit() or (len(own) == 1 and own.isalnum()) or own in _NUMBERS:
