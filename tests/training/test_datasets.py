@@ -312,3 +312,11 @@ def test_a_run_lists_the_pictures_that_it_skipped(tmp_path):
     assert len(tested) + len(tested.info.skipped) == 5 + 4 + 4
     with pytest.raises(RecipeError, match=r"data.on_error skips damaged pictures of folders; glyphs is none"):
         load_recipe("glyphs", {"data": {"on_error": "skip"}})
+
+
+def test_a_folder_to_test_on_keeps_its_split_too(tmp_path):
+    data = Data("glyphs", test=f"{own_pictures(tmp_path)}/")
+    assert data.split_by("class").test_options == {"split_by": "class"}
+    assert data.split_by("class").options == {}
+    for word in ("class", "content"):
+        assert data.split_like(data.split_by(word)) == data.split_by(word)

@@ -64,7 +64,7 @@ def _with_slash(name: str) -> str:
 def _require_pictures(folder: Path, name: str) -> None:
     """Raise an error unless a folder has subfolders with pictures; it says what the folder is and what to do."""
     run = RunFolder(folder)
-    if run.config.exists() and (run.is_begun() or run.model.exists()):
+    if run.config.exists() and run.is_begun():
         again = f"paircaps train {shlex.quote(str(run.config))} --out {shlex.quote(name)}"
         raise RecipeError(f"{name}: the folder of a run, and no recipe. To go on with it: {again}")
     entries = sorted(folder.iterdir())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paircaps._utils.files import write_whole
 from paircaps._utils.words import counted
-from paircaps.errors import TrainingError
+from paircaps.errors import CheckpointError, TrainingError
 from paircaps.model_files import WEIGHTS as MODEL_WEIGHTS
 from paircaps.training.checkpoints import read_checkpoint
 from paircaps.training.recipe import Recipe
@@ -93,7 +93,11 @@ def shared_checkpoint(folder: RunFolder, begun: Recipe, recipe: Recipe) -> int:
     reason = "it has no checkpoint to go on from"
     saved_steps = checkpoint_steps(folder.checkpoints)
     for saved in (step for step in saved_steps if step):
-        facts = read_checkpoint(checkpoint_path(folder.checkpoints, saved)).facts
+        try:
+            facts = read_checkpoint(checkpoint_path(folder.checkpoints, saved)).facts
+        except CheckpointError as error:
+            reason = str(error)
+            continue
         counters = Counters.from_dict(facts["counters"])
         per_epoch = steps_per_epoch(facts["data"]["train"], recipe.train.decided_batch_size)
         old, new = count_steps(begun, per_epoch), count_steps(recipe, per_epoch)

@@ -133,6 +133,10 @@ class Data:
             changed = replace(changed, test_options={_SPLIT_BY: word, **self.test_options})
         return changed
 
+    def split_like(self, begun: Data) -> Data:
+        """The section with the word on how folders are split that a run began with, where it has none yet."""
+        return self.split_by(str(begun.options.get(_SPLIT_BY) or begun.test_options.get(_SPLIT_BY) or "class"))
+
 
 @dataclass(frozen=True)
 class Augment:

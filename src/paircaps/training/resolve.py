@@ -100,8 +100,7 @@ def _resolve_as_before(recipe: Recipe, begun: Recipe, keep_length: bool) -> Reci
         begun: recipe of the run.
         keep_length: whether length and schedule are those of the run too, as with ``--hours``.
     """
-    recipe = replace(recipe, data=recipe.data.split_by("class" if begun.data.splits_by_class else "content"))
-    recipe = decide_as_before(recipe, begun)
+    recipe = decide_as_before(replace(recipe, data=recipe.data.split_like(begun.data)), begun)
     if recipe.train.precision == AUTO:
         recipe = replace(recipe, train=replace(recipe.train, precision=begun.train.precision))
     if not keep_length:

@@ -119,10 +119,10 @@ def _split_pictures(
     pictures, hashes = _all_good(pictures, hashed, skipped)
     if split_by == "class":
         in_test = share_of_each_class([picture.label for picture in pictures], hashes, test_fraction)
-        reason = "no picture of {} is in the {} split: a class needs two different pictures"
+        reason = "no picture of {} is in the {} split: a class needs two different pictures, or give folders train/ and test/"
     else:
         in_test = [content < test_fraction for content in hashes]
-        reason = "by chance no picture of {} is in the {} split; a class needs a handful of pictures"
+        reason = "by chance no picture of {} is in the {} split; a class needs a handful of pictures, or give train/ and test/"
     chosen = [picture for picture, test in zip(pictures, in_test, strict=True) if test == (split == "test")]
     _require_every_class(folder, split, classes, chosen, reason)
     return classes, chosen
@@ -194,7 +194,7 @@ def _require_every_class(
     missing = ", ".join(repr(name) for label, name in enumerate(classes) if label not in seen)
     if not missing:
         return
-    sentence = f"{folder}: {reason.format(missing, split)}, or give folders train/ and test/"
+    sentence = f"{folder}: {reason.format(missing, split)}"
     if split == "train" or not seen:
         raise DataError(sentence)
     warnings.warn(sentence, stacklevel=2)
