@@ -119,11 +119,12 @@ def _split_pictures(
     pictures, hashes = _all_good(pictures, hashed, skipped)
     if split_by == "class":
         in_test = share_of_each_class([picture.label for picture in pictures], hashes, test_fraction)
-        reason = "no picture of {} is in the {} split: a class needs two different pictures, or give folders train/ and test/"
+        needed = "two different pictures"
     else:
         in_test = [content < test_fraction for content in hashes]
-        reason = "by chance no picture of {} is in the {} split; a class needs a handful of pictures, or give train/ and test/"
+        needed = "a handful of pictures, because chance decides"
     chosen = [picture for picture, test in zip(pictures, in_test, strict=True) if test == (split == "test")]
+    reason = f"no picture of {{}} is in the {{}} split; a class needs {needed}, or give folders train/ and test/"
     _require_every_class(folder, split, classes, chosen, reason)
     return classes, chosen
 
