@@ -155,5 +155,11 @@ def test_models_are_found_one_by_one_or_in_the_order_they_were_trained(tmp_path)
         find_models([tmp_path / "runs" / "first", other, saved(tmp_path / "deep" / "others" / "first", network)])
     with pytest.raises(ModelFileError, match="no trained model here"):
         find_models([tmp_path / "runs" / "notes"])
+    names = ", ".join(str(tmp_path / "runs" / name) for name in ("second", "first", "third"))
+    with pytest.raises(ModelFileError, match=f"no trained model here: it holds trained ones, .*: {names}$"):
+        paircaps.load(tmp_path / "runs")
+    (tmp_path / "begun" / "one" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(ModelFileError, match=r"it holds trainings that have not finished: .*begun/one$"):
+        paircaps.load(tmp_path / "begun")
     with pytest.raises(ModelFileError, match="no such folder"):
         find_models([tmp_path / "nowhere"])

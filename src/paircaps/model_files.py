@@ -26,6 +26,7 @@ from paircaps.pictures import Fitting
 WEIGHTS, METADATA = "model.safetensors", "model.json"
 FORMAT, VERSION = "paircaps-model", 1
 _MOST_METADATA_BYTES = 16 << 20
+_MOST_NAMED = 20
 
 
 def save_model(folder: Path, network: Network, trained: Mapping[str, object]) -> None:
@@ -139,11 +140,7 @@ def read_metadata(folder: Path) -> dict[str, Any]:
         kind = "is a file; a model is loaded by its folder" if folder.exists() else "no such folder"
         raise ModelFileError(f"{folder}: {kind}")
     if not path.exists():
-        unfinished = (folder / "checkpoints").is_dir()
-        why = (
-            "its training has not finished; `paircaps train` goes on with it" if unfinished else f"no {METADATA} in it"
-        )
-        raise ModelFileError(f"{folder}: no trained model here: {why}")
+        raise ModelFileError(f"{folder}: no trained model here: {_why_no_model(folder)}")
     if path.stat().st_size > _MOST_METADATA_BYTES:
         raise ModelFileError(f"{path}: {path.stat().st_size:,} bytes are too many, {_MOST_METADATA_BYTES:,} at most")
     try:
@@ -159,6 +156,20 @@ def read_metadata(folder: Path) -> dict[str, Any]:
     if not isinstance(metadata.get("sha256"), str):
         raise ModelFileError(f"{path}: damaged: no checksum of the weights")
     return metadata
+
+
+def _why_no_model(folder: Path) -> str:
+    """What is in a folder without ``model.json``: a training that has not finished, or folders of trained networks."""
+    if (folder / "checkpoints").is_dir():
+        return "its training has not finished; `paircaps train` goes on with it"
+    inside = _folders_inside(folder)
+    unfinished = sorted(path.parent for path in folder.glob("*/checkpoints"))
+    if not inside and not unfinished:
+        return f"no {METADATA} in it"
+    named = [str(path) for path in inside or unfinished]
+    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
+    what = "it holds trained ones, of which one can be given" if inside else "it holds trainings that have not finished"
+    return f"{what}: {', '.join(named[:_MOST_NAMED])}{more}"
 
 
 def _build(metadata: dict[str, Any], path: Path) -> Network:

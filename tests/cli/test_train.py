@@ -110,7 +110,7 @@ def test_print_config_refuses_a_length_that_is_measured_later(run):
         (["glyphs", "--tarin.epochs", "3"], "unknown section in 'tarin.epochs'"),
         (
             ["glyphs", "--train.epochs", "three", "--out", "x"],
-            "train.epochs must be a whole number or null, got 'three'",
+            "train.epochs must be a whole number or auto or null, got 'three'",
         ),
         (["glyphs", "--train.epochs"], "--train.epochs"),
         (["glyphs", "--run.device", "tpu"], "run.device must be one of auto, cpu, cuda, mps, got 'tpu'"),

@@ -1,8 +1,10 @@
-from dataclasses import fields
+import shutil
+from dataclasses import fields, replace
 
 import pytest
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
+from training.shapes import draw_shapes
 
 from paircaps.data import (
     AffineWarp,
@@ -15,10 +17,11 @@ from paircaps.data import (
     Translate,
     load_dataset,
 )
-from paircaps.errors import RecipeError
+from paircaps.errors import PaircapsError, RecipeError
 from paircaps.models import WhiteningStem
+from paircaps.training import train
 from paircaps.training.assemble import build_objective, fit_network, require_trainable, training_loader
-from paircaps.training.datasets import augmentation, hold_back, load_datasets
+from paircaps.training.datasets import augmentation, hold_back, load_datasets, own_dataset
 from paircaps.training.distributed import Processes
 from paircaps.training.recipe import Augment, Data
 from paircaps.training.recipes import load_recipe
@@ -239,3 +242,81 @@ def test_a_network_is_fitted_to_its_training_images_as_it_sees_them():
     assert torch.equal(stem.weight, expected.weight)
     assert torch.equal(stem.bias, expected.bias)
     assert not torch.equal(stem.weight, WhiteningStem(1).weight)
+
+
+# --- folders of pictures ---------------------------------------------------------------------------------------------
+
+
+def own_pictures(folder, each=20):
+    return draw_shapes(folder / "shapes", each=each, sides=(16, 24))
+
+
+def test_every_class_of_a_folder_gives_its_share_to_validation_and_test(tmp_path):
+    settings = Data(f"{own_pictures(tmp_path)}/", validation=0.25)
+    datasets = load_datasets(settings)
+    parts = (datasets.train, datasets.validation, datasets.test)
+    assert [part.class_counts().tolist() for part in parts] == [[12] * 3, [4] * 3, [4] * 3]
+    other = load_datasets(replace(settings, seed=1))
+    assert not torch.equal(other.validation.images, datasets.validation.images)
+
+
+def test_copies_are_never_held_back_from_each_other(tmp_path):
+    folder = own_pictures(tmp_path)
+    for path in list(folder.glob("*/*")):
+        shutil.copy(path, path.with_name(f"copy of {path.name}"))
+    datasets = load_datasets(Data(f"{folder}/", validation=0.3))
+    parts = (datasets.train, datasets.validation, datasets.test)
+    trained, held_back, tested = ({image.numpy().tobytes() for image in part.images} for part in parts)
+    assert not trained & held_back
+    assert not trained & tested
+    assert not held_back & tested
+
+
+def test_a_run_of_an_earlier_version_keeps_its_split(tmp_path):
+    """Its config.toml has no word on the split; pictures that it was trained on must not become test pictures."""
+    folder = own_pictures(tmp_path)
+    small = {"model": {"options": {"widths": [8, 8, 8]}}, "train": {"steps": 1, "epochs": 1, "batch_size": 4}}
+    chosen = load_recipe("folder", {"data": {"name": f"{folder}/"}, **small})
+    old = replace(chosen, data=chosen.data.split_by("content"))
+    train(old, tmp_path / "run")
+    config = tmp_path / "run" / "config.toml"
+    text = config.read_text()
+    assert '"split_by" = "content", ' in text
+    config.write_text(text.replace('"split_by" = "content", ', ""))
+    # what is evaluated, and what the same command goes on with
+    by_content = load_dataset(folder, "test", image_size=48, fit="pad", split_by="content")
+    assert torch.equal(own_dataset(tmp_path / "run").images, by_content.images)
+    assert not torch.equal(by_content.labels, load_dataset(folder, "test", image_size=48, fit="pad").labels)
+    assert train(chosen, tmp_path / "run").resumed_at is None
+    # a new run says how it is split
+    train(chosen, tmp_path / "run", fresh=True)
+    assert '"split_by" = "class"' in config.read_text()
+
+
+def test_a_run_lists_the_pictures_that_it_skipped(tmp_path):
+    folder = own_pictures(tmp_path)
+    for number in range(3):
+        (folder / "circle" / f"bad {number}.png").write_bytes(b"rubbish %d" % number)
+    small = {"model": {"options": {"widths": [8, 8, 8]}}, "train": {"steps": 1, "batch_size": 4}}
+    wanted = {"data": {"name": f"{folder}/"}, **small}
+    with pytest.raises(PaircapsError, match=r"bad \d.png: not a PNG"):
+        train(load_recipe("folder", wanted), tmp_path / "run")
+    wanted["data"]["on_error"] = "skip"
+    with pytest.warns(UserWarning, match=r"skipped, which cannot be read:\n  .*bad \d.png: not a PNG"):
+        result = train(load_recipe("folder", wanted), tmp_path / "run")
+    assert result.trained["skipped_pictures"] == 3
+    lines = (tmp_path / "run" / "skipped.txt").read_text().splitlines()
+    assert sorted(line.split("/")[-1].split(":")[0] for line in lines) == [f"bad {number}.png" for number in range(3)]
+    with pytest.warns(UserWarning, match="skipped"):
+        tested = own_dataset(tmp_path / "run")
+    assert len(tested) + len(tested.info.skipped) == 5 + 4 + 4
+    with pytest.raises(RecipeError, match=r"data.on_error skips damaged pictures of folders; glyphs is none"):
+        load_recipe("glyphs", {"data": {"on_error": "skip"}})
+
+
+def test_a_folder_to_test_on_keeps_its_split_too(tmp_path):
+    data = Data("glyphs", test=f"{own_pictures(tmp_path)}/")
+    assert data.split_by("class").test_options == {"split_by": "class"}
+    assert data.split_by("class").options == {}
+    for word in ("class", "content"):
+        assert data.split_like(data.split_by(word)) == data.split_by(word)

@@ -184,7 +184,7 @@ def test_a_run_that_has_begun_keeps_its_length(monkeypatch, tmp_path):
     monkeypatch.setattr(resolving, "measure_times", lambda *_: pytest.fail("measured again"))
     assert train(recipe, tmp_path / "run", hours=12 / 3600).resumed_at is None
     begun = RunFolder(tmp_path / "run").read_recipe()
-    again = resolve(recipe, begun, CPU, 5.0, Processes(), quiet=True)
+    again, _ = resolve(recipe, begun, CPU, 5.0, Processes(), quiet=True)
     assert (again.train.epochs, again.schedule) == (begun.train.epochs, begun.schedule)
     other = small(schedule={"name": "cosine", "warm_up": 0})
     with pytest.raises(TrainingError, match=r"schedule.name: \"one-cycle\" there, \"cosine\" here"):

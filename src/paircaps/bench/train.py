@@ -81,10 +81,10 @@ def _bench_recipe(name: str, recipe: Recipe, seconds: float) -> dict[str, object
     return {
         "recipe": name,
         "data": source,
-        "batch_size": recipe.train.batch_size,
+        "batch_size": recipe.train.decided_batch_size,
         "steps": steps,
         "precision": chosen.train.precision,
-        **_rows_of(timings, recipe.train.batch_size),
+        **_rows_of(timings, recipe.train.decided_batch_size),
         "share": loop.share(),
         "checkpoint_seconds": checkpoint,
     }
@@ -156,7 +156,7 @@ def stand_in_datasets(settings: Data) -> tuple[Datasets, str]:
         if metadata is None:
             raise
         whole, source = _stand_in(settings)
-    train, validation = hold_back(whole, settings.validation, settings.seed)
+    train, validation = hold_back(whole, settings.validation, settings.seed, settings.splits_by_class)
     return Datasets(train.in_memory(), validation, whole), source
 
 

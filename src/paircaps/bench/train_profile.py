@@ -45,7 +45,7 @@ def _profile(name: str, recipe: Recipe, say: Say) -> dict[str, Any]:
     return {
         "recipe": name,
         "data": source,
-        "batch_size": chosen.train.batch_size,
+        "batch_size": chosen.train.decided_batch_size,
         "precision": chosen.train.precision,
         "operators": operators,
     }

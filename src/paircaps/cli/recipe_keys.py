@@ -30,6 +30,7 @@ def train_parser() -> CommandParser:
     parser.add_argument("--out", metavar="DIR", help="folder of the run")
     parser.add_argument("--hours", metavar="H", help="time that the training may take on this machine")
     parser.add_argument("--fresh", action="store_true", help="remove the run that is in DIR, and start over")
+    parser.add_argument("--extend", action="store_true", help="make the run that is in DIR longer")
     parser.add_argument("--quiet", action="store_true", help="show no progress, only the result")
     parser.add_argument("--print-config", action="store_true", help="print the recipe, train nothing")
     add_plugin_option(parser)

@@ -6,7 +6,6 @@ import argparse
 import json
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from paircaps._utils.allocator import keep_freed_memory
@@ -15,19 +14,19 @@ from paircaps._utils.words import counted
 from paircaps.cli.arguments import path
 from paircaps.cli.names import shipped_recipes
 from paircaps.cli.parser import add_plugin_option
+from paircaps.cli.recipe_argument import read_named_tree
 from paircaps.errors import RecipeError
 from paircaps.training.failure import Replay, replay
 from paircaps.training.loop import TrainingResult, train
 from paircaps.training.recipe_io import (
     in_words,
-    merge,
     overrides_to_tree,
     recipe_from_tree,
     recipe_parser,
     require_key,
     to_toml,
 )
-from paircaps.training.recipes import list_recipes, read_tree, with_absolute_paths
+from paircaps.training.recipes import list_recipes
 from paircaps.training.run_folder import existing_folder
 
 _ABOUT = """
@@ -41,11 +40,15 @@ def _parser(recipes: Sequence[str]) -> Any:
     """Parser of ``train``; ``recipes`` are those that its help names."""
     parser = recipe_parser("paircaps train")
     parser.usage = (
-        "paircaps train RECIPE --out DIR [--hours H] [--fresh] [--quiet] [--print-config] [--SECTION.KEY VALUE ...]"
+        "paircaps train RECIPE --out DIR [--hours H] [--fresh | --extend] [--quiet] [--print-config] "
+        "[--SECTION.KEY VALUE ...]"
     )
     parser.description = _ABOUT
     parser.add_argument(
-        "recipe", nargs="?", metavar="RECIPE", help=f"{', '.join(recipes)}, or the path of a .toml file"
+        "recipe",
+        nargs="?",
+        metavar="RECIPE",
+        help=f"{', '.join(recipes)}, the path of a .toml file, or that of a folder of pictures, for the recipe folder",
     )
     parser.add_argument("--out", type=str, default="", metavar="DIR", help="folder of the run")
     parser.add_argument(
@@ -56,6 +59,11 @@ def _parser(recipes: Sequence[str]) -> Any:
         help="time that the training may take on this machine: its length and schedule are changed to fit",
     )
     parser.add_argument("--fresh", action="store_true", help="remove the run that is in DIR, and start over")
+    parser.add_argument(
+        "--extend",
+        action="store_true",
+        help="make the run that is in DIR as long as --train.epochs or --train.steps say, if its schedule allows it",
+    )
     parser.add_argument("--quiet", action="store_true", help="show no progress, only the result")
     add_plugin_option(parser)
     parser.add_argument("--print-config", action="store_true", help="print the recipe with all its keys, train nothing")
@@ -77,13 +85,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     load_plugins(given.get("plugin") or [])  # before the recipe is read: it may be one of theirs
     if not given.get("recipe"):
         raise RecipeError(f"RECIPE is missing: one of {', '.join(list_recipes())}, or the path of a .toml file")
-    recipe = recipe_from_tree(merge(read_tree(given.recipe), with_absolute_paths(overrides_to_tree(given), Path.cwd())))
+    tree = read_named_tree(given.recipe, given.get("out") or "", overrides_to_tree(given))
     return argparse.Namespace(
         run="train:run_train",
-        recipe=recipe,
+        recipe=recipe_from_tree(tree),
         out=path(given["out"]) if given.get("out") else None,
         hours=_hours(given.get("hours")),
         fresh=bool(given.get("fresh")),
+        extend=bool(given.get("extend")),
         quiet=bool(given.get("quiet")),
         print_config=bool(given.get("print_config")),
     )
@@ -112,7 +121,8 @@ def run_train(options: argparse.Namespace) -> int:
     if options.out is None:
         raise RecipeError("--out DIR is missing: the folder of the run")
     keep_freed_memory()
-    result = train(options.recipe, options.out, fresh=options.fresh, quiet=options.quiet, hours=options.hours)
+    how = {"fresh": options.fresh, "quiet": options.quiet, "hours": options.hours, "extend": options.extend}
+    result = train(options.recipe, options.out, **how)
     print(_result_line(result))
     return 0
 

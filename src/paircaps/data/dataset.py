@@ -85,6 +85,7 @@ class Info:
         classes: names of the classes, in order of their labels.
         note: remark for readers of results, such as "a stand-in for aff-NIST".
         fitting: how picture files were fitted to its images, or must be to look like them.
+        skipped: pictures that were left out because they cannot be read, each with the reason.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Info:
     classes: tuple[str, ...]
     note: str = ""
     fitting: Fitting = field(default_factory=Fitting)
+    skipped: tuple[str, ...] = ()
 
 
 class ImageDataset(torch.utils.data.Dataset, ABC):

@@ -137,7 +137,7 @@ def _measure(
 
 def _step_of_a_copy(recipe: Recipe, objective: Objective, dataset: ImageDataset) -> TrainStep:
     """Training step to be timed, of a copy: the trained network does not change."""
-    batch = Loader(dataset, recipe.train.batch_size, seed=0).batch(0, 0)
+    batch = Loader(dataset, recipe.train.decided_batch_size, seed=0).batch(0, 0)
     return train_step(recipe, copy.deepcopy(objective), batch)
 
 

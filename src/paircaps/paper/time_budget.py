@@ -69,8 +69,8 @@ def _begun(runs: Sequence[PlannedRun], say: Say) -> Lengths:
     for run in runs:
         begun = begun_recipe(run.folder)
         if begun is not None and _key(run) not in lengths:
-            exactly = begun.train.steps is not None
-            lengths[_key(run)] = Budget(steps=begun.train.steps) if exactly else Budget(epochs=begun.train.epochs)
+            epochs, steps = begun.train.decided_epochs, begun.train.steps
+            lengths[_key(run)] = Budget(epochs) if steps is None else Budget(steps=steps)
             say(f"{', '.join(_key(run))}: was begun with {counted(total_steps(begun), 'step')} and keeps them")
     return lengths
 

@@ -38,7 +38,7 @@ def training_time(recipe: Recipe, seconds_per_image: float) -> TimeEstimate:
         recipe: of the training.
         seconds_per_image: time of a training step, divided by the images of its batch.
     """
-    batch, test = recipe.train.batch_size, count_test_images(recipe.data)
+    batch, test = recipe.train.decided_batch_size, count_test_images(recipe.data)
     steps, an_epoch = total_steps(recipe), steps_per_epoch(recipe)
     # times below are counted in training steps
     views = VIEW_COUNTS[recipe.evaluate.views]

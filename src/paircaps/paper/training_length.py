@@ -63,7 +63,7 @@ def _split_images(name: str, split: str, options: Mapping[str, object]) -> int:
 
 def steps_per_epoch(recipe: Recipe) -> int:
     """Number of steps per epoch of a recipe."""
-    return training_schedule.steps_per_epoch(training_images(recipe.data), recipe.train.batch_size)
+    return training_schedule.steps_per_epoch(training_images(recipe.data), recipe.train.decided_batch_size)
 
 
 def total_steps(recipe: Recipe) -> int:
@@ -76,9 +76,14 @@ def epochs_of(recipe: Recipe) -> float:
     return total_steps(recipe) / steps_per_epoch(recipe)
 
 
+def batch_of(recipe: Recipe) -> int:
+    """Number of images of every step of a recipe."""
+    return images_per_step(training_images(recipe.data), recipe.train.decided_batch_size)
+
+
 def images_shown(recipe: Recipe) -> int:
     """Number of images shown in a whole training, each counted as often as it is shown."""
-    return total_steps(recipe) * images_per_step(training_images(recipe.data), recipe.train.batch_size)
+    return total_steps(recipe) * batch_of(recipe)
 
 
 def share_of(recipe: Recipe, paper: Recipe) -> float:

@@ -145,7 +145,7 @@ def training_loader(recipe: Recipe, datasets: Datasets, processes: Processes) ->
         raise RecipeError("augment: these images are drawn beside their originals, which would not be augmented")
     if steps is not None:
         _require_fitting_steps(steps, datasets.train)
-    size = recipe.train.batch_size
+    size = recipe.train.decided_batch_size
     if size % processes.world_size:
         raise RecipeError(f"train.batch_size: {size} images cannot be shared by {processes.world_size} processes")
     images = len(datasets.train)
@@ -180,14 +180,15 @@ def require_trainable(recipe: Recipe, objective: Objective, datasets: Datasets, 
     _require_sizes_fit(recipe, objective.network)
     if not any(isinstance(part, _BatchNorm) for part in objective.modules()):
         return
-    images = images_per_step(len(datasets.train), recipe.train.batch_size)
+    batch_size = recipe.train.decided_batch_size
+    images = images_per_step(len(datasets.train), batch_size)
     accumulate = recipe.train.accumulate
     share = images // processes.world_size // accumulate  # images of one process at a time
     together = share if not recipe.train.sync_norm else images // accumulate
     if together < 2 or (processes.world_size > 1 and share < 1):
         raise RecipeError(
             f"batch norm needs two images at a time: {len(datasets.train)} images to train on, train.batch_size "
-            f"{recipe.train.batch_size}, train.accumulate {recipe.train.accumulate}, {processes.world_size} processes"
+            f"{batch_size}, train.accumulate {recipe.train.accumulate}, {processes.world_size} processes"
         )
 
 

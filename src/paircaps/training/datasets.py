@@ -23,11 +23,12 @@ from paircaps.data import (
     load_dataset,
 )
 from paircaps.data.randomness import permutation
-from paircaps.data.registry import folder_path
+from paircaps.data.registry import FOLDER, folder_path
+from paircaps.data.split import content_hash, share_of_each_class
 from paircaps.errors import PaircapsError, RecipeError
 from paircaps.model_files import plugin_sentence
 from paircaps.network import Network
-from paircaps.training.recipe import Augment, Data, options_of
+from paircaps.training.recipe import AUTO, Augment, Data, is_folder, options_of
 from paircaps.training.run_folder import RunFolder
 from paircaps.training.schedule import count_held_back
 
@@ -57,6 +58,11 @@ class Datasets:
             "classes": list(self.train.classes),
         }
 
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """Damaged pictures that were left out of any split, each with the reason."""
+        return tuple(dict.fromkeys((*self.train.info.skipped, *self.test.info.skipped)))
+
     def to(self, device: torch.device) -> Datasets:
         """The same images on a device, where batches are then made and augmented."""
         if device.type == "cpu":
@@ -71,12 +77,19 @@ def load_datasets(settings: Data) -> Datasets:
     Args:
         settings: section ``data`` of the recipe.
     """
-    whole = open_dataset(settings.name, "train", settings.folder, settings.options).limit(settings.limit, settings.seed)
-    test = open_dataset(tested_name(settings), "test", settings.folder, tested_options(settings))
+    options = _with_on_error(settings.name, settings, settings.options)
+    whole = open_dataset(settings.name, "train", settings.folder, options).limit(settings.limit, settings.seed)
+    name = tested_name(settings)
+    test = open_dataset(name, "test", settings.folder, _with_on_error(name, settings, tested_options(settings)))
     _require_alike(whole, test)
-    train, validation = hold_back(whole, settings.validation, settings.seed)
+    train, validation = hold_back(whole, settings.validation, settings.seed, settings.splits_by_class)
     validation = None if validation is None else validation.in_memory()
     return Datasets(train.in_memory(), validation, test.limit(settings.limit, settings.seed))
+
+
+def _with_on_error(name: str, settings: Data, options: Mapping[str, object]) -> Mapping[str, object]:
+    """Options of a dataset with ``data.on_error`` among them, if it is a folder of pictures."""
+    return {"on_error": settings.on_error, **options} if is_folder(name) else options
 
 
 def tested_name(settings: Data) -> str:
@@ -113,6 +126,8 @@ def open_dataset(name: str, split: str, folder: str | Path, options: Mapping[str
         folder: data folder to look in first, not used for a folder of pictures; empty for none.
         options: options of the dataset, as TOML has them.
     """
+    if name == FOLDER and not folder:
+        raise RecipeError("data.name: the path of your folder of pictures is missing, as --data.name ./pictures")
     has_root = bool(folder) and folder_path(name) is None
     root = Path(folder).expanduser() if has_root else None
     try:
@@ -121,17 +136,22 @@ def open_dataset(name: str, split: str, folder: str | Path, options: Mapping[str
         raise RecipeError(f"data: {error}") from None
 
 
-def hold_back(dataset: ImageDataset, share: float, seed: int) -> tuple[ImageDataset, ImageDataset | None]:
+def hold_back(
+    dataset: ImageDataset, share: float, seed: int, by_class: bool = False
+) -> tuple[ImageDataset, ImageDataset | None]:
     """Split a dataset at random into images to train on and images for validation.
 
     Args:
         dataset: images to split.
         share: share of the images for validation.
         seed: seed that decides which ones.
+        by_class: whether every class gives its share, and copies of an image stay on one side, as in folders.
 
     Returns:
         Images to train on, and those for validation, None if there are none.
     """
+    if by_class and share:
+        return _hold_back_of_each_class(dataset, share, seed)
     count = count_held_back(len(dataset), share)
     if not count:
         return dataset, None
@@ -139,6 +159,17 @@ def hold_back(dataset: ImageDataset, share: float, seed: int) -> tuple[ImageData
         raise RecipeError(f"data.validation: {share} of {len(dataset)} images leaves none to train on")
     order = permutation(seed, 0, len(dataset), "validation")
     return dataset.subset(order[count:].sort().values), dataset.subset(order[:count].sort().values)
+
+
+def _hold_back_of_each_class(
+    dataset: ImageDataset, share: float, seed: int
+) -> tuple[ImageDataset, ImageDataset | None]:
+    contents = (image for index in dataset.index_chunks() for image in dataset.batch(index).images.cpu().numpy())
+    hashes = [content_hash(content.tobytes(), seed, "validation") for content in contents]
+    held_back = torch.tensor(share_of_each_class(dataset.labels.tolist(), hashes, share))
+    if not held_back.any():
+        return dataset, None
+    return dataset.subset(~held_back), dataset.subset(held_back)
 
 
 def augmentation(settings: Augment) -> Augmentation | None:
@@ -156,6 +187,8 @@ def augmentation(settings: Augment) -> Augmentation | None:
         steps.append(Translate(settings.translate))
     if settings.crop_padding or settings.crop_size is not None:
         steps.append(RandomCrop(settings.crop_padding, settings.crop_size, settings.crop_border))
+    if settings.flip == AUTO:
+        raise RecipeError("augment.flip: auto is decided when a run begins; give true or false here")
     if settings.flip:
         steps.append(AlternatingFlip() if settings.alternate else Flip())
     if settings.brightness:
@@ -185,9 +218,10 @@ def own_dataset(
     if not run.config.exists():
         raise PaircapsError(f"{folder}: has no {run.config.name} to tell the dataset by: give --data NAME")
     settings = run.read_recipe().data
-    chosen = {**tested_options(settings), **(options or {})}
+    name = tested_name(settings)
+    chosen = {**_with_on_error(name, settings, tested_options(settings)), **(options or {})}
     try:
-        dataset = open_dataset(tested_name(settings), split, root or settings.folder, chosen)
+        dataset = open_dataset(name, split, root or settings.folder, chosen)
     except PaircapsError as error:
         needed = plugin_sentence(folder)
         if not needed:

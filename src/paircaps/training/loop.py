@@ -18,11 +18,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from paircaps._utils.files import write_whole
 from paircaps._utils.machine import describe_machine
 from paircaps._utils.plugins import noting_plugins
 from paircaps._utils.words import counted
 from paircaps.data import Batch
-from paircaps.errors import ModelFileError, TrainingError
+from paircaps.errors import ModelFileError, RecipeError, TrainingError
 from paircaps.model_files import load, read_metadata, save_model
 from paircaps.routing import Routing
 from paircaps.training.assemble import (
@@ -40,9 +41,10 @@ from paircaps.training.evaluation import Evaluator
 from paircaps.training.failure import save_failure
 from paircaps.training.logging import ProgressDisplay, RunLog
 from paircaps.training.optimiser import create_optimiser
+from paircaps.training.prepare import prepare
 from paircaps.training.recipe import Recipe
 from paircaps.training.resolve import resolve, set_threads, shared_recipe
-from paircaps.training.run_folder import RunFolder, locked_folder, prepare
+from paircaps.training.run_folder import RunFolder, locked_folder
 from paircaps.training.schedule import count_steps, images_per_step, rate, side_at, steps_per_epoch
 from paircaps.training.signals import Stopped, StopSignals
 from paircaps.training.state import Counters, State, Sums, create_average
@@ -68,7 +70,13 @@ class TrainingResult:
 
 
 def train(
-    recipe: Recipe, out: Path | str, *, fresh: bool = False, quiet: bool = True, hours: float | None = None
+    recipe: Recipe,
+    out: Path | str,
+    *,
+    fresh: bool = False,
+    quiet: bool = True,
+    hours: float | None = None,
+    extend: bool = False,
 ) -> TrainingResult:
     """Train a network by a recipe; the same call on the same folder continues a run that was stopped.
 
@@ -79,6 +87,8 @@ def train(
         quiet: True to show no progress.
         hours: time that the training may take on this machine; its length and schedule are changed to fit, by the speed
             of a few steps. A run that has begun keeps its length.
+        extend: True to make a run that is there as long as the recipe says, where it then is what a run of that length
+            would have been: not where the learning rates so far depend on the length.
 
     Raises:
         PaircapsError: if something is wrong that the user can change; the message says what.
@@ -86,6 +96,8 @@ def train(
     """
     if not isinstance(recipe, Recipe):
         raise TypeError(f"recipe must be a Recipe, as load_recipe('glyphs') gives, got {recipe!r}")
+    if extend and (fresh or hours is not None):
+        raise RecipeError("--extend goes on with a run to the recipe's length, which --fresh and --hours do not")
     device = choose_device(recipe.run)
     with ExitStack() as stack:
         stack.enter_context(noting_plugins())
@@ -95,17 +107,19 @@ def train(
         folder = RunFolder(Path(out).expanduser())
         try:
             # rank 0 locks the folder until the end, and checks that it holds this run or none
+            datasets = None
             with processes.first_only() as first:
                 if first:
                     folder = stack.enter_context(locked_folder(folder.path))
-                    recipe = resolve(recipe, None if fresh else folder.begun_recipe(), device, hours, processes, quiet)
-                    prepare(folder, recipe, fresh)
+                    begun = None if fresh else folder.begun_recipe()
+                    recipe, datasets = resolve(recipe, begun, device, hours, processes, quiet)
+                    prepare(folder, recipe, fresh, extend)
             recipe = shared_recipe(recipe, processes)
             # a finished run is not trained again
             finished = json.loads(processes.share(_finished(folder) if processes.first else None))
             if finished:
                 return TrainingResult(folder.path, finished, None)
-            return Training(recipe, folder, processes, device, quiet or not processes.first).run()
+            return Training(recipe, folder, processes, device, quiet or not processes.first, datasets).run()
         except (RuntimeError, MemoryError) as error:
             translated = _translate(error)
             if translated is None:
@@ -164,7 +178,7 @@ class Training:
         # images, and how many steps they make
         self.datasets = (datasets or load_datasets(recipe.data)).to(device)
         self.loader = training_loader(recipe, self.datasets, processes)
-        images, batch_size = len(self.datasets.train), recipe.train.batch_size
+        images, batch_size = len(self.datasets.train), recipe.train.decided_batch_size
         self.steps_per_epoch = steps_per_epoch(images, batch_size)
         self.images_per_step = images_per_step(images, batch_size)
         self.steps = count_steps(recipe, self.steps_per_epoch)
@@ -295,6 +309,7 @@ class Training:
             "test_accuracy": evaluation.accuracy,
             "test_loss": evaluation.loss,
             "test_images": evaluation.images,
+            "skipped_pictures": len(self.datasets.skipped),
             "loss": {**asdict(self.recipe.loss), "name": self.loss_name},
             "views": self.recipe.evaluate.views,
             "machine": describe_machine(),
@@ -349,6 +364,8 @@ class Training:
         display = ProgressDisplay(self.steps, counters.step, self.loader.batch_size, self.quiet)
         tensorboard = self.recipe.run.tensorboard
         self.log = stack.enter_context(closing(RunLog(self.folder, counters, self.processes, tensorboard, display)))
+        if self.processes.first and self.datasets.skipped:
+            write_whole(self.folder.skipped, "".join(f"{line}\n" for line in self.datasets.skipped).encode())
         display.print_line(self._first_line())
 
     def _first_line(self) -> str:

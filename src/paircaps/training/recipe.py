@@ -7,7 +7,7 @@ its help and in messages come from them. Each section checks its own values in `
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from paircaps._utils.checks import (
@@ -17,11 +17,19 @@ from paircaps._utils.checks import (
     require_within,
 )
 from paircaps._utils.registry import unknown_name
+from paircaps.data.registry import FOLDER, folder_path
+from paircaps.errors import RecipeError
 from paircaps.losses import Loss
 from paircaps.models import is_model, list_models
 from paircaps.routing import is_routing, list_routings
 
 LARGE = 1e12
+AUTO = "auto"
+"""Word for a value that is decided when a run begins."""
+
+_SPLIT_BY = "split_by"
+"""Option of folders of pictures that says how they are split."""
+
 NULL = "none"
 """Word for None among the options of a model, a routing or a dataset; TOML has no null."""
 
@@ -36,6 +44,11 @@ def require_seed(seed: object) -> None:
     """Raise an error unless the seed is a whole number of 64 bits."""
     require_whole(seed=seed)
     require_within("seed", seed, -(2**63), 2**63 - 1)
+
+
+def is_folder(name: str) -> bool:
+    """Whether the name of a dataset stands for a folder of pictures."""
+    return name == FOLDER or folder_path(name) is not None
 
 
 @dataclass(frozen=True)
@@ -81,6 +94,8 @@ class Data:
         seed: seed that decides which images are held back and which ones a limit takes, whatever train.seed is.
         standardise: whether each image is scaled to mean 0 and deviation 1, in training, evaluation and prediction;
             otherwise it stays in 0..1.
+        on_error: what is done about damaged pictures of a folder: raise an error that names them, or skip them; the
+            run then lists them in skipped.txt.
     """
 
     name: str = "glyphs"
@@ -92,6 +107,7 @@ class Data:
     validation: float = 0.1
     seed: int = 0
     standardise: bool = False
+    on_error: Literal["raise", "skip"] = "raise"
 
     def __post_init__(self) -> None:
         if not self.name:
@@ -100,6 +116,26 @@ class Data:
             require_positive(limit=self.limit)
         require_within("validation", self.validation, 0, 0.9)
         require_seed(self.seed)
+        if self.on_error == "skip" and not (is_folder(self.name) or is_folder(self.test)):
+            raise ValueError(f"on_error skips damaged pictures of folders; {self.name} is none")
+
+    @property
+    def splits_by_class(self) -> bool:
+        """Whether every class gives its share to validation and test: in folders, unless an early run did not."""
+        return is_folder(self.name) and self.options.get(_SPLIT_BY, "class") == "class"
+
+    def split_by(self, word: str) -> Data:
+        """The section with a word on how folders are split, ``"class"`` or ``"content"``, where it has none yet."""
+        changed = self
+        if is_folder(self.name):
+            changed = replace(changed, options={_SPLIT_BY: word, **self.options})
+        if self.test and self.test != self.name and is_folder(self.test):
+            changed = replace(changed, test_options={_SPLIT_BY: word, **self.test_options})
+        return changed
+
+    def split_like(self, begun: Data) -> Data:
+        """The section with the word on how folders are split that a run began with, where it has none yet."""
+        return self.split_by(str(begun.options.get(_SPLIT_BY) or begun.test_options.get(_SPLIT_BY) or "class"))
 
 
 @dataclass(frozen=True)
@@ -114,7 +150,8 @@ class Augment:
         crop_padding: pixels added around each image, before a random window is cut out.
         crop_border: what the added pixels show, black or the image itself, by reflection at its edge.
         crop_size: side of that window in pixels; evaluation uses the middle of this size; the image's own by default.
-        flip: whether images are mirrored, each with probability 1/2.
+        flip: whether images are mirrored, each with probability 1/2; auto for yes, unless the names of the classes are
+            characters or speak of a side. A run keeps what it began with.
         alternate: whether flip mirrors each image in every other epoch instead, half of them in the first.
         brightness: largest value added to or subtracted from an image in 0..1.
         contrast: smallest and largest factor of the contrast, such as [0.5, 1.5].
@@ -128,7 +165,7 @@ class Augment:
     crop_padding: int = 0
     crop_border: Literal["black", "reflect"] = "black"
     crop_size: int | None = None
-    flip: bool = False
+    flip: bool | Literal["auto"] = False
     alternate: bool = False
     brightness: float = 0.0
     contrast: tuple[float, float] = (1.0, 1.0)
@@ -256,9 +293,11 @@ class Train:
     """Length, batch size and precision of the training.
 
     Args:
-        epochs: number of epochs; if steps are given too, whichever ends first.
+        epochs: number of epochs; if steps are given too, whichever ends first. auto: by the number of images to train
+            on, more for few. A run keeps what it began with.
         steps: number of steps.
-        batch_size: images per step, of all processes together.
+        batch_size: images per step, of all processes together; auto: by the number of images to train on. A run keeps
+            what it began with.
         accumulate: number of parts that a batch is cut into to save memory; batch norm then sees one part at a time.
         seed: seed of the first weights, the order of images and their augmentation.
         precision: precision of the computation, fp32, bf16 or fp16 (both by autocast; fp16 with a scaled loss), or
@@ -275,9 +314,9 @@ class Train:
         log_every: steps between two rows of metrics.jsonl.
     """
 
-    epochs: int | None = None
+    epochs: int | Literal["auto"] | None = None
     steps: int | None = None
-    batch_size: int = 128
+    batch_size: int | Literal["auto"] = 128
     accumulate: int = 1
     seed: int = 0
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
@@ -290,20 +329,36 @@ class Train:
     log_every: int = 50
 
     def __post_init__(self) -> None:
-        if self.epochs is not None:
+        if self.epochs is not None and self.epochs != AUTO:
             require_positive(epochs=self.epochs)
         if self.steps is not None:
             require_positive(steps=self.steps)
         if self.epochs is None and self.steps is None:
             raise ValueError("epochs or steps must be given")
-        require_positive(batch_size=self.batch_size, accumulate=self.accumulate, log_every=self.log_every)
-        if self.batch_size % self.accumulate:
+        require_positive(accumulate=self.accumulate, log_every=self.log_every)
+        if self.batch_size != AUTO:
+            require_positive(batch_size=self.batch_size)
+        if self.batch_size != AUTO and self.batch_size % self.accumulate:
             raise ValueError(f"accumulate must divide batch_size, {self.batch_size}, got {self.accumulate}")
         require_seed(self.seed)
         require_within("ema", self.ema, 0, 0.999999)
         for size in self.sizes:
             require_positive(sizes=size)
         require_within("norm_momentum", self.norm_momentum, 0, 1)
+
+    @property
+    def decided_batch_size(self) -> int:
+        """Images per step as a number; a RecipeError while it is ``auto``."""
+        if self.batch_size == AUTO:
+            raise RecipeError("train.batch_size: auto is decided when a run begins; give a number here")
+        return self.batch_size
+
+    @property
+    def decided_epochs(self) -> int | None:
+        """Epochs as a number, None for none; a RecipeError while they are ``auto``."""
+        if self.epochs == AUTO:
+            raise RecipeError("train.epochs: auto is decided when a run begins; give a number here")
+        return self.epochs
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,9 @@ KEYS = tuple(f"{section}.{part.name}" for section, kind in SECTIONS.items() for 
 _NO_RESULT = "run"
 """Section that may differ between two starts of one run."""
 
+_DECIDED_LATER = ("train.precision", "train.batch_size", "train.epochs", "augment.flip")
+"""Keys whose ``auto`` stands for whatever a run began with."""
+
 _IN_ORDER = "optimiser.rates"
 """The one table whose order counts: the last pattern that matches a weight decides."""
 
@@ -177,11 +180,12 @@ def _takes_text(key: str) -> bool:
 
 
 def _kind_in_words(key: str) -> str:
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "null"}
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "null"}
 
     def say(kind: Any) -> str:
         if get_origin(kind) is Literal:
-            return f"one of {', '.join(map(str, get_args(kind)))}"
+            words = [str(word) for word in get_args(kind)]
+            return words[0] if len(words) == 1 else f"one of {', '.join(words)}"
         if get_origin(kind) is tuple:
             inner = get_args(kind)
             return f"a list of {'numbers' if Ellipsis in inner else f'{len(inner)} numbers'}"
@@ -189,7 +193,7 @@ def _kind_in_words(key: str) -> str:
             return 'a table such as {"key": 1}'
         if get_args(kind):
             return " or ".join(say(part) for part in get_args(kind))
-        return words.get(kind, str(kind))
+        return names.get(kind, str(kind))
 
     return say(_hint(key))
 
@@ -235,14 +239,18 @@ def _toml_value(value: object) -> str:
 def differences(old: Recipe, new: Recipe) -> list[str]:
     """One line for each key in which two recipes differ; section ``run``, which changes no result, is left out.
 
-    A precision of ``auto`` is no difference: it stands for whatever the other one has.
+    ``auto`` is no difference where it is decided when a run begins: it stands for whatever the other one has.
     """
-    either_auto = "auto" in (old.train.precision, new.train.precision)
-    return [
-        f"{key}: {before} there, {after} here"
-        for key, (before, after) in changed_values(old, new).items()
-        if not (key == "train.precision" and either_auto)
-    ]
+    return [f"{key}: {before} there, {after} here" for key, (before, after) in differing_values(old, new).items()]
+
+
+def differing_values(old: Recipe, new: Recipe) -> dict[str, tuple[str, str]]:
+    """Keys in which two recipes differ, with the values of both as TOML; see :func:`differences`."""
+    return {
+        key: values
+        for key, values in changed_values(old, new).items()
+        if not (key in _DECIDED_LATER and '"auto"' in values)
+    }
 
 
 def changed_values(old: Recipe, new: Recipe) -> dict[str, tuple[str, str]]:

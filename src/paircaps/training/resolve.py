@@ -1,4 +1,4 @@
-"""Values of a recipe that depend on the machine: threads, precision, and the length that fits a number of hours.
+"""Values of a recipe that depend on the machine and the images: threads, precision, length, batch size.
 
 They are decided once, when a run begins, and kept in its ``config.toml``, so that a resume goes on with the same ones.
 """
@@ -23,8 +23,9 @@ from paircaps.training.assemble import build_objective, memory_format, training_
 from paircaps.training.datasets import Datasets, load_datasets
 from paircaps.training.distributed import Processes
 from paircaps.training.evaluation import Evaluator
+from paircaps.training.from_images import decide, decide_as_before, has_undecided
 from paircaps.training.optimiser import create_optimiser
-from paircaps.training.recipe import Recipe, Run
+from paircaps.training.recipe import AUTO, Recipe, Run
 from paircaps.training.recipe_io import parse_toml, recipe_from_tree, to_toml
 from paircaps.training.schedule import count_steps, images_per_step, steps_per_epoch, stretched, with_length_of
 from paircaps.training.state import Counters, State
@@ -61,8 +62,8 @@ def shared_recipe(recipe: Recipe, processes: Processes) -> Recipe:
 
 def resolve(
     recipe: Recipe, begun: Recipe | None, device: torch.device, hours: float | None, processes: Processes, quiet: bool
-) -> Recipe:
-    """A recipe whose precision and length are decided.
+) -> tuple[Recipe, Datasets | None]:
+    """A recipe whose precision, length and ``auto`` keys are decided, and its images if they had to be loaded for that.
 
     Args:
         recipe: the recipe as the user gave it.
@@ -72,19 +73,41 @@ def resolve(
         processes: all processes of the training.
         quiet: True to print nothing.
     """
-    if recipe.train.precision == "auto":
-        precision = choose_precision(device) if begun is None else begun.train.precision
-        recipe = replace(recipe, train=replace(recipe.train, precision=precision))
-    if hours is None:
-        return recipe
     if begun is not None:
-        length = {"epochs": begun.train.epochs, "steps": begun.train.steps}
-        schedule = with_length_of(recipe.schedule, begun.schedule)
-        return replace(recipe, train=replace(recipe.train, **length), schedule=schedule)
-    fitted, expectation = fit_to_hours(recipe, hours, device, processes.world_size)
-    if not quiet:
-        print(expectation, file=sys.stderr, flush=True)
-    return fitted
+        return _resolve_as_before(recipe, begun, hours is not None), None
+    recipe = replace(recipe, data=recipe.data.split_by("class"))
+    if recipe.train.precision == AUTO:
+        recipe = replace(recipe, train=replace(recipe.train, precision=choose_precision(device)))
+    datasets = load_datasets(recipe.data) if has_undecided(recipe) or hours is not None else None
+    sentences = []
+    if datasets is not None and has_undecided(recipe):
+        images, classes = len(datasets.train), datasets.train.classes
+        recipe, sentence = decide(recipe, images, classes, processes.world_size)
+        sentences.append(sentence)
+    if datasets is not None and hours is not None:
+        recipe, expectation = fit_to_hours(recipe, hours, device, processes.world_size, datasets)
+        sentences.append(expectation)
+    if sentences and not quiet:
+        print("\n".join(sentences), file=sys.stderr, flush=True)
+    return recipe, datasets
+
+
+def _resolve_as_before(recipe: Recipe, begun: Recipe, keep_length: bool) -> Recipe:
+    """A recipe with the decisions of the run that it continues.
+
+    Args:
+        recipe: the recipe as the user gave it.
+        begun: recipe of the run.
+        keep_length: whether length and schedule are those of the run too, as with ``--hours``.
+    """
+    recipe = decide_as_before(replace(recipe, data=recipe.data.split_like(begun.data)), begun)
+    if recipe.train.precision == AUTO:
+        recipe = replace(recipe, train=replace(recipe.train, precision=begun.train.precision))
+    if not keep_length:
+        return recipe
+    length = {"epochs": begun.train.epochs, "steps": begun.train.steps}
+    schedule = with_length_of(recipe.schedule, begun.schedule)
+    return replace(recipe, train=replace(recipe.train, **length), schedule=schedule)
 
 
 def choose_precision(device: torch.device) -> str:
@@ -112,7 +135,9 @@ class MeasuredTimes:
     test: float
 
 
-def fit_to_hours(recipe: Recipe, hours: float, device: torch.device, world_size: int = 1) -> tuple[Recipe, str]:
+def fit_to_hours(
+    recipe: Recipe, hours: float, device: torch.device, world_size: int = 1, datasets: Datasets | None = None
+) -> tuple[Recipe, str]:
     """A recipe with the length that fits so many hours on this machine, and a sentence on what to expect.
 
     Args:
@@ -120,13 +145,14 @@ def fit_to_hours(recipe: Recipe, hours: float, device: torch.device, world_size:
         hours: time that the training may take.
         device: where to compute.
         world_size: number of processes that share each batch.
+        datasets: its images; they are loaded if they are not given.
 
     Raises:
         RecipeError: if not even one step fits.
     """
-    datasets = load_datasets(recipe.data).to(device)
+    datasets = (datasets or load_datasets(recipe.data)).to(device)
     times = measure_times(recipe, datasets, device, world_size)
-    per_epoch = steps_per_epoch(len(datasets.train), recipe.train.batch_size)
+    per_epoch = steps_per_epoch(len(datasets.train), recipe.train.decided_batch_size)
     steps = steps_within(3600 * hours, times, per_epoch, recipe.evaluate.every)
     if steps < 1:
         raise RecipeError(
@@ -135,8 +161,9 @@ def fit_to_hours(recipe: Recipe, hours: float, device: torch.device, world_size:
         )
     fitted = with_length(recipe, steps, per_epoch)
     seconds = expected_seconds(count_steps(fitted, per_epoch), times, per_epoch, recipe.evaluate.every)
-    speed = images_per_step(len(datasets.train), recipe.train.batch_size) / times.step
-    length = counted(fitted.train.epochs, "epoch") if fitted.train.epochs else counted(fitted.train.steps or 0, "step")
+    speed = images_per_step(len(datasets.train), recipe.train.decided_batch_size) / times.step
+    epochs = fitted.train.decided_epochs
+    length = counted(epochs, "epoch") if epochs else counted(fitted.train.steps or 0, "step")
     end = datetime.now() + timedelta(seconds=seconds)
     return fitted, (
         f"--hours {hours:g}: {length} at {speed:,.0f} images/s, as measured now, take "
@@ -154,7 +181,7 @@ def measure_times(recipe: Recipe, datasets: Datasets, device: torch.device, worl
         world_size: number of processes that share each batch; the share of one is timed, alone.
     """
     alone = Processes()
-    batch_size = max(1, recipe.train.batch_size // world_size)
+    batch_size = max(1, recipe.train.decided_batch_size // world_size)
     parts = math.gcd(recipe.train.accumulate, batch_size)  # accumulate must divide the batch size
     share = replace(recipe, train=replace(recipe.train, batch_size=batch_size, accumulate=parts))
     objective = build_objective(share, datasets, device)
@@ -165,7 +192,7 @@ def measure_times(recipe: Recipe, datasets: Datasets, device: torch.device, worl
     # steps; the first one allocates
     state = State(network, create_optimiser(share.optimiser, network), None, Counters())
     stepper = Stepper(share, objective, state, alone, device, layout)
-    images = images_per_step(len(datasets.train), share.train.batch_size)
+    images = images_per_step(len(datasets.train), share.train.decided_batch_size)
     batches = chain.from_iterable(loader.epoch(number) for number in count())
     stepper(next(batches), images, 0.0)
     times: list[float] = []

@@ -1,4 +1,4 @@
-"""The folder of a run: names of its files, its lock, and whether it holds the run of a recipe."""
+"""The folder of a run: names of its files, its lock, and its checkpoints' folders."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ import tempfile
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paircaps._utils.extras import extra_imports
-from paircaps._utils.files import write_whole
 from paircaps.errors import FolderBusyError, RecipeError, TrainingError
 from paircaps.model_files import METADATA as MODEL_METADATA
 from paircaps.model_files import WEIGHTS as MODEL_WEIGHTS
 from paircaps.model_files import plugin_sentence
 from paircaps.training.recipe import Recipe
-from paircaps.training.recipe_io import differences, parse_toml, recipe_from_tree, to_toml, with_keys_of_run
+from paircaps.training.recipe_io import parse_toml, recipe_from_tree, with_keys_of_run
 
 with extra_imports("training"):
     from filelock import FileLock, Timeout
@@ -58,6 +57,11 @@ class RunFolder:
         return self.path / "timing.jsonl"
 
     @property
+    def skipped(self) -> Path:
+        """Damaged pictures that were left out, one a line with the reason; it is there if there were some."""
+        return self.path / "skipped.txt"
+
+    @property
     def events(self) -> Path:
         """Folder of TensorBoard events."""
         return self.path / "tensorboard"
@@ -79,7 +83,7 @@ class RunFolder:
 
     def everything(self) -> tuple[Path, ...]:
         """Everything that a run writes, except its lock."""
-        files = (self.model, self.path / MODEL_WEIGHTS, self.metrics, self.timing)
+        files = (self.model, self.path / MODEL_WEIGHTS, self.metrics, self.timing, self.skipped)
         return (*files, self.events, self.failure, self.checkpoints, self.config)
 
     def is_begun(self) -> bool:
@@ -102,10 +106,12 @@ class RunFolder:
             reason = error.strerror if isinstance(error, OSError) else "not text"
             raise TrainingError(f"{self.config}: cannot read the recipe of this run: {reason}") from None
         try:
-            return recipe_from_tree(with_keys_of_run(parse_toml(text, str(self.config))))
+            recipe = recipe_from_tree(with_keys_of_run(parse_toml(text, str(self.config))))
         except RecipeError as error:
             needed = plugin_sentence(self.path)
             raise TrainingError(f"{self.config}: no recipe of this version of paircaps: {error}{needed}") from None
+        # runs of today say how their folders are split; earlier ones split by content
+        return replace(recipe, data=recipe.data.split_by("content"))
 
 
 @contextmanager
@@ -146,39 +152,6 @@ def _owner(path: Path) -> str:
         return ""
 
 
-def prepare(folder: RunFolder, recipe: Recipe, fresh: bool) -> None:
-    """Check that the folder holds a run of this recipe or none, and write the recipe to it.
-
-    Args:
-        folder: locked folder of the run.
-        recipe: recipe of the run.
-        fresh: True to remove a run that is there and start over.
-
-    Raises:
-        TrainingError: if the folder holds a run of another recipe (the message shows the differences), or files that
-            were not written by a training, which are never removed.
-    """
-    remove_partial(folder)
-    begun = folder.begun_recipe()
-    if begun is not None:
-        found = differences(begun, recipe)
-        if found and not fresh:
-            raise TrainingError(
-                f"{folder.path}: holds a run of another recipe. --fresh starts over, or take another --out. "
-                "It differs in\n  " + "\n  ".join(found)
-            )
-        if not fresh:
-            return
-        clear(folder)
-    strangers = [path.name for path in folder.everything() if path.exists() and path != folder.config]
-    if strangers:
-        raise TrainingError(
-            f"{folder.path}: holds {', '.join(strangers)}, but not of a run that could go on or be removed. "
-            "Take another --out, or remove them yourself"
-        )
-    write_whole(folder.config, to_toml(recipe).encode())
-
-
 def remove_partial(folder: RunFolder) -> None:
     """Remove temporary files that a killed process left."""
     names = "|".join(re.escape(path.name) for path in folder.everything())
@@ -189,7 +162,7 @@ def remove_partial(folder: RunFolder) -> None:
 
 def clear(folder: RunFolder) -> None:
     """Remove all that a run writes, the recipe last; other files stay, also in the subfolders."""
-    for path in (folder.model, folder.path / MODEL_WEIGHTS, folder.metrics, folder.timing):
+    for path in (folder.model, folder.path / MODEL_WEIGHTS, folder.metrics, folder.timing, folder.skipped):
         path.unlink(missing_ok=True)
     shutil.rmtree(folder.failure, ignore_errors=True)
     remove_checkpoints(folder.checkpoints, keep=())

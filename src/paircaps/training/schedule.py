@@ -53,7 +53,7 @@ def images_per_step(images: int, batch_size: int) -> int:
 
 def count_steps(recipe: Recipe, steps_per_epoch: int) -> int:
     """Number of steps of a whole run: by ``train.epochs`` or ``train.steps``, whichever is less."""
-    epochs, steps = recipe.train.epochs, recipe.train.steps
+    epochs, steps = recipe.train.decided_epochs, recipe.train.steps
     return int(min(math.inf if epochs is None else epochs * steps_per_epoch, math.inf if steps is None else steps))
 
 
@@ -98,6 +98,24 @@ def rate(schedule: Schedule, step: int, steps: int, steps_per_epoch: int) -> flo
         fall = max(1, schedule.cool_down * steps)  # in steps
         return _line(1, schedule.final, max(0, step - (steps - fall)) / fall)
     return 1.0
+
+
+def has_same_past(recipe: Recipe, step: int, steps: int, other_steps: int, steps_per_epoch: int) -> bool:
+    """Whether the first steps of a run are the same in a run of another length: their rates and sizes of images.
+
+    Args:
+        recipe: recipe of both runs.
+        step: number of first steps.
+        steps: steps of the whole run.
+        other_steps: steps of the run of another length.
+        steps_per_epoch: steps per epoch of both.
+    """
+    schedule, sizes = recipe.schedule, recipe.train.sizes
+    return all(
+        rate(schedule, past, steps, steps_per_epoch) == rate(schedule, past, other_steps, steps_per_epoch)
+        and side_at(sizes, past, steps) == side_at(sizes, past, other_steps)
+        for past in range(step)
+    )
 
 
 def stretched(schedule: Schedule, factor: float) -> Schedule:

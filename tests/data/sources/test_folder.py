@@ -1,4 +1,4 @@
-"""Your own pictures: every mode and size, splits by content, and every way a folder can be wrong."""
+"""Your own pictures: every mode and size, splits by class and content, and every way a folder can be wrong."""
 
 import io
 import shutil
@@ -221,7 +221,7 @@ def test_pictures_that_cannot_be_read_are_named(tmp_path, content, message):
         save(tmp_path / "a" / f"{number}.png", random_picture(number))
     (tmp_path / "a" / "pic.png").write_bytes(content)
     with pytest.raises(DataError, match=f"a/pic.png: .*({message})"):
-        load_dataset(tmp_path, "train", test_fraction=1e-9)
+        load_dataset(tmp_path, "train", test_fraction=1e-9, split_by="content")
 
 
 @pytest.mark.parametrize(
@@ -272,27 +272,71 @@ def test_a_folder_that_cannot_be_read_is_named(pets, without_rights):
 
 
 def test_a_class_that_chance_left_out_is_named(pets):
-    with pytest.raises(DataError, match=r"by chance no picture of 'cat', 'dog' is in the test split; a class needs"):
-        load_dataset(pets, "test", test_fraction=1e-9)
+    by_content = {"split_by": "content"}
+    with pytest.raises(DataError, match=r"no picture of 'cat', 'dog' is in the test split; a class needs"):
+        load_dataset(pets, "test", test_fraction=1e-9, **by_content)
     save(pets / "one" / "0.bmp", random_picture(1))  # which falls to the train split
-    with pytest.warns(UserWarning, match="by chance no picture of 'one' is in the test split"):
-        assert 2 not in load_dataset(pets, "test").labels
-    assert 2 in load_dataset(pets, "train").labels
+    with pytest.warns(UserWarning, match="no picture of 'one' is in the test split"):
+        assert 2 not in load_dataset(pets, "test", **by_content).labels
+    assert 2 in load_dataset(pets, "train", **by_content).labels
     save(pets / "one" / "0.bmp", random_picture(4))  # to the test split: nothing to learn from
-    with pytest.raises(DataError, match="by chance no picture of 'one' is in the train split"):
-        load_dataset(pets, "train")
+    with pytest.raises(DataError, match="no picture of 'one' is in the train split"):
+        load_dataset(pets, "train", **by_content)
+
+
+def test_every_class_gives_its_share_to_the_test_split(pets):
+    for number in range(30, 40):
+        save(pets / "dog" / f"{number}.png", random_picture(1000 + number))
+    for seed in range(5):
+        assert load_dataset(pets, "test", seed=seed).class_counts().tolist() == [6, 8]
+        assert load_dataset(pets, "train", seed=seed).class_counts().tolist() == [24, 32]
+
+
+def test_a_class_of_two_pictures_gives_one_and_a_class_of_one_keeps_it(pets):
+    for number in range(2):
+        save(pets / "two" / f"{number}.bmp", random_picture(number))
+    assert load_dataset(pets, "test").class_counts().tolist() == [6, 6, 1]
+    save(pets / "one" / "0.bmp", random_picture(7))
+    with pytest.warns(UserWarning, match="no picture of 'one' is in the test split; a class needs two different"):
+        assert load_dataset(pets, "test").class_counts().tolist() == [6, 6, 0, 1]
+
+
+def test_a_damaged_picture_is_skipped_if_asked_for_and_named(pets):
+    for number in range(30):
+        (pets / "dog" / f"bad {number:02}.png").write_bytes(b"rubbish %d" % number)
+    save(pets / "cat" / "moving.gif", random_picture(0))
+    with pytest.warns(
+        UserWarning, match=r"pets: \d+ pictures skipped, which cannot be read:\n(.*\n){20}  and \d+ more$"
+    ):
+        train = load_dataset(pets, "train", on_error="skip")
+    with pytest.warns(UserWarning, match=r"moving.gif: pictures of this kind are not read"):
+        test = load_dataset(pets, "test", on_error="skip")
+    assert len(train) + len(test) == 60
+    skipped = {line for data in (train, test) for line in data.info.skipped}
+    assert len(skipped) == 31
+    assert any("bad 07.png: not a PNG" in line for line in skipped)
+
+
+def test_a_class_of_damaged_pictures_alone_is_an_error_also_if_they_are_skipped(pets):
+    for number in range(5):
+        (pets / "bird").mkdir(exist_ok=True)
+        (pets / "bird" / f"{number}.png").write_bytes(b"rubbish %d" % number)
+    with pytest.raises(DataError, match="no picture of 'bird' can be read in the train split"):
+        load_dataset(pets, "train", on_error="skip")
+    with pytest.raises(ValueError, match="on_error must be one of 'raise', 'skip'"):
+        load_dataset(pets, "train", on_error="ignore")
 
 
 def test_all_bad_pictures_are_named_at_once(pets):
     for name in ("3.webp", "7.jpg"):
         (pets / "cat" / name).write_bytes(b"rubbish")
     with pytest.raises(DataError) as caught:
-        load_dataset(pets, "train", test_fraction=1e-9)
+        load_dataset(pets, "train", test_fraction=1e-9, split_by="content")
     assert [line.split(": ")[0].rsplit("/")[-1] for line in str(caught.value).splitlines()] == ["3.webp", "7.jpg"]
     for number in range(30):
         (pets / "dog" / f"bad {number:02}.png").write_bytes(b"rubbish %d" % number)
     with pytest.raises(DataError, match=r"and 12 more$"):
-        load_dataset(pets, "train", test_fraction=1e-9)
+        load_dataset(pets, "train", test_fraction=1e-9, split_by="content")
 
 
 def test_a_folder_is_called_by_its_name(pets):
@@ -364,7 +408,7 @@ def test_pictures_of_every_name_and_place(pets):
     save(pets / "cat" / "31.jfif", random_picture(7), format="JPEG")
     save(pets / "cat" / ".thumbs" / "0.png", random_picture(8))
     save(pets / "__MACOSX" / "0.png", random_picture(9))
-    assert len(load_dataset(pets, "train", test_fraction=1e-9)) == 61
+    assert len(load_dataset(pets, "train", test_fraction=1e-9, split_by="content")) == 61
     save(pets / "loose.png", random_picture(10))
     with pytest.warns(UserWarning, match="pictures beside the class folders are passed over: loose.png"):
-        assert len(load_dataset(pets, "train", test_fraction=1e-9)) == 61
+        assert len(load_dataset(pets, "train", test_fraction=1e-9, split_by="content")) == 61

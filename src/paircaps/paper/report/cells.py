@@ -98,7 +98,7 @@ def _other_settings(cell: Cell) -> list[str]:
     """Settings that ``--set`` changed: differences from the recipe with or without ``--short``, whichever has fewer."""
     recipe = cell.records[0].recipe
     study_data = next(study_data for study_data in candidate_data(cell.study) if study_data.dataset == cell.data)
-    budget = Budget(recipe.train.epochs) if recipe.train.steps is None else Budget(steps=recipe.train.steps)
+    budget = Budget(recipe.train.decided_epochs) if recipe.train.steps is None else Budget(steps=recipe.train.steps)
     found = []
     for short in (False, True):
         choice = Choice(budget, limit=recipe.data.limit, short=short)

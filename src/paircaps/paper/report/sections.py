@@ -17,7 +17,7 @@ from paircaps.paper.report.ranking import order_sentences
 from paircaps.paper.report.reconstructions import reconstruction_sheet
 from paircaps.paper.report.times_table import times_section
 from paircaps.paper.run_status import PICTURED_VARIANT
-from paircaps.paper.training_length import share_of, total_steps, training_images
+from paircaps.paper.training_length import batch_of, share_of, total_steps
 
 Cells = Mapping[tuple[str, str], Cell]
 """Results by the paper's dataset and the name of a variant."""
@@ -133,9 +133,7 @@ def _runs_table(cells: Cells, machines: Mapping[str, str]) -> Table | None:
                 TableCell(cell.data),
                 TableCell(cell.variant.title),
                 TableCell(seeds_in_words(cell.records)),
-                TableCell(
-                    f"{total_steps(recipe):,} × {min(recipe.train.batch_size, training_images(recipe.data))} images"
-                ),
+                TableCell(f"{total_steps(recipe):,} × {batch_of(recipe)} images"),
                 TableCell(f"{length_in_words(recipe, paper)} ({share_in_words(share_of(recipe, paper))})"),
                 TableCell(settings),
                 TableCell(f"{tested['images']:,}"),
