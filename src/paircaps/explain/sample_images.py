@@ -59,7 +59,7 @@ def load_sample_images(network: Network, folder: Path, count: int = COUNT) -> Sa
 
 
 def load_upright_images(network: Network, folder: Path, count: int = COUNT) -> UprightImages | None:
-    """Load images to warp into known poses, of the same dataset; None if the network has other classes.
+    """Load images to warp into known poses, of the same dataset; None if there are none of its classes.
 
     Args:
         network: a trained network, for the size and channels of the images, and for its classes.
@@ -70,7 +70,10 @@ def load_upright_images(network: Network, folder: Path, count: int = COUNT) -> U
     dataset = load_dataset("glyphs", "test") if own is None else own
     if dataset.classes != network.classes:
         return None
-    base = upright_images(dataset, most=count)
+    try:
+        base = upright_images(dataset, most=count)
+    except (PaircapsError, OSError):  # a damaged picture among them
+        return None
     if own is not None:
         return base
     return UprightImages(
