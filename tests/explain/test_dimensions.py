@@ -34,7 +34,7 @@ class Blob:
 
 
 class Artist(nn.Module):
-    """Knows where the ink is; its pose is x, y, their sum, and noise. The pose of its second class has x and y exchanged."""
+    """Knows where the ink is; its pose is x, y, their sum, and noise; of its second class y, x, and so on."""
 
     def __init__(self, place=lambda pose: (pose[:, 0], pose[:, 1]), more=0):
         super().__init__()

@@ -34,7 +34,7 @@ class ModelFacts(BaseModel):
     channels: int = Field(description="channels of its images: 1 for grey, 3 for colour")
     trained_on: str | None = Field(description="name of the dataset that it was trained on; null if not known")
     digits: Literal["handwritten", "printed"] | None = Field(
-        description="digits that it was trained on: handwritten ones of MNIST, printed ones (glyphs), or null for neither"
+        description="digits that it was trained on: handwritten (MNIST) or printed (glyphs); null for neither"
     )
     labels_per_image: int = Field(description="number of classes that an image shows")
     parameters: int = Field(description="number of trainable parameters")
@@ -79,7 +79,9 @@ class PredictionResponse(BaseModel):
 
     model: str = Field(description="name of the network")
     classes: list[str] = Field(description="the most active class, or several for networks trained on several")
-    activations: dict[str, float] = Field(description="activation of the capsule of every class; the score of every class of a pooling network")
+    activations: dict[str, float] = Field(
+        description="activation of the capsule of every class; the score of every class of a pooling network"
+    )
     certainty: dict[str, float] = Field(
         description="activations between 0 and 1: unchanged if trained with a margin loss, else after a softmax"
     )

@@ -16,10 +16,10 @@ export function sliders(box, model, moved) {
 
   function row() {
     const input = element("input", { type: "range", step: "any", disabled: true });
-    const [name, output] = [element("span", { class: "name" }), element("output")];
+    const [name, number, output] = [element("span"), element("small"), element("output")];
     const button = element("button", { type: "button", class: "wiggle", "aria-pressed": "false" }, "wiggle");
-    const item = element("div", { class: "slider" }, element("label", {}, name, input), output, button);
-    const made = { item, name, input, output, button, slider: null };
+    const item = element("div", { class: "slider" }, element("label", {}, element("span", { class: "name" }, name, " ", number), input), output, button);
+    const made = { item, name, number, input, output, button, slider: null, value: 0 };
     input.addEventListener("input", () => {
       stop();
       put(made, Number(input.value));
@@ -32,16 +32,17 @@ export function sliders(box, model, moved) {
     return made;
   }
 
-  function put({ slider, input, output }, value) {
-    input.value = value;
-    output.textContent = value.toFixed(2);
-    moved(slider.dimension, value);
+  function put(made, value) {
+    made.value = value; // the element rounds it
+    made.input.value = value;
+    made.output.textContent = value.toFixed(2);
+    moved(made.slider.dimension, value);
   }
 
   // Plays a slider to the end of its range, to the other end, and back to where it was.
   function wiggle(made) {
     const { input, button } = made;
-    const [start, low, high] = [Number(input.value), Number(input.min), Number(input.max)];
+    const [start, low, high] = [made.value, Number(input.min), Number(input.max)];
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     const began = performance.now();
     button.setAttribute("aria-pressed", "true");
@@ -70,13 +71,14 @@ export function sliders(box, model, moved) {
     stop();
     const order = model.sliders?.[label] ?? unmeasured(model);
     for (const [place, made] of rows.entries()) {
-      const { name, input, output, button } = made;
+      const { name, number, input, output, button } = made;
       const slider = (made.slider = order[place]);
       const { dimension } = slider;
       name.textContent = sliderName(model, slider);
+      number.textContent = slider.follows ? dimension + 1 : ""; // two may follow the same
       made.item.title = sliderMeaning(model, slider);
       made.item.dataset.dimension = dimension;
-      button.setAttribute("aria-label", `wiggle ${name.textContent}`);
+      button.setAttribute("aria-label", `wiggle ${name.textContent} ${number.textContent}`.trim());
       input.disabled = button.disabled = !pose || !model.draws;
       output.textContent = pose ? pose[dimension].toFixed(2) : "";
       if (!pose) continue;
@@ -84,7 +86,7 @@ export function sliders(box, model, moved) {
       const room = Math.max(high - low, 0.02) / 4; // a little beyond the usual range
       input.min = Math.min(low - room, pose[dimension]);
       input.max = Math.max(high + room, pose[dimension]);
-      input.value = pose[dimension];
+      input.value = made.value = pose[dimension];
     }
   }
 
