@@ -145,7 +145,7 @@ def test_sliders_come_in_order_of_what_they_change_and_are_named_by_what_they_fo
     page = open_page(change=measured)
     stroke(page, SEVEN)
     answered(page, EMPTY)
-    assert names(page)[:4] == ["mostly left–right 16", "dimension 15", "mostly turn 14", "dimension 13"]
+    assert names(page)[:4] == ["mostly left–right (16)", "dimension 15", "mostly turn (14)", "dimension 13"]
     assert "change most come first" in page.locator("#pose-note").inner_text()
     meaning = page.locator(".slider").first.get_attribute("title")
     assert meaning.startswith("Dimension 16 of the pose. When pictures are moved left or right")
@@ -184,7 +184,7 @@ def test_the_page_copes_until_the_sliders_are_measured(open_page):
     page.wait_for_timeout(200)
     assert names(page)[0] == "dimension 1", "not while somebody moves them"
     page.locator("#reset").click()
-    assert names(page)[0] == "mostly left–right 16"
+    assert names(page)[0] == "mostly left–right (16)"
     assert "change most come first" in page.locator("#pose-note").inner_text()
 
 
@@ -234,8 +234,9 @@ def test_wiggle_plays_a_slider_through_its_range_and_back(open_page):
     page.wait_for_function("own => document.getElementById('reconstruction').src !== own", arg=own)
     wiggled(page)
     seen = page.evaluate("() => window.seen")
-    assert max(seen) > high - 0.1 * (high - low), "it came to the end of the range"
-    assert min(seen) < low + 0.1 * (high - low), "and to the other"
+    room = (high - low) / 6  # beyond the usual range
+    assert max(seen) > high - 1.5 * room, "it came to the end of the range"
+    assert min(seen) < low + 1.5 * room, "and to the other"
     assert slider.evaluate("e => Number(e.value)") == start
     assert button.inner_text() == "wiggle"
     page.wait_for_timeout(300)

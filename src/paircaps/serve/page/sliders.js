@@ -19,7 +19,7 @@ export function sliders(box, model, moved) {
     const [name, number, output] = [element("span"), element("small"), element("output")];
     const button = element("button", { type: "button", class: "wiggle", "aria-pressed": "false" }, "wiggle");
     const item = element("div", { class: "slider" }, element("label", {}, element("span", { class: "name" }, name, " ", number), input), output, button);
-    const made = { item, name, number, input, output, button, slider: null, value: 0 };
+    const made = { item, name, number, input, output, button, slider: null, value: 0, usual: [0, 0] };
     input.addEventListener("input", () => {
       stop();
       put(made, Number(input.value));
@@ -39,10 +39,10 @@ export function sliders(box, model, moved) {
     moved(made.slider.dimension, value);
   }
 
-  // Plays a slider to the end of its range, to the other end, and back to where it was.
+  // Plays a slider to the end of its usual range, to the other end, and back to where it was.
   function wiggle(made) {
-    const { input, button } = made;
-    const [start, low, high] = [made.value, Number(input.min), Number(input.max)];
+    const { button, value: start } = made;
+    const [low, high] = [Math.min(made.usual[0], start), Math.max(made.usual[1], start)];
     const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
     const began = performance.now();
     button.setAttribute("aria-pressed", "true");
@@ -75,7 +75,7 @@ export function sliders(box, model, moved) {
       const slider = (made.slider = order[place]);
       const { dimension } = slider;
       name.textContent = sliderName(model, slider);
-      number.textContent = slider.follows ? dimension + 1 : ""; // two may follow the same
+      number.textContent = slider.follows ? `(${dimension + 1})` : ""; // two may follow the same
       made.item.title = sliderMeaning(model, slider);
       made.item.dataset.dimension = dimension;
       button.setAttribute("aria-label", `wiggle ${name.textContent} ${number.textContent}`.trim());
@@ -83,6 +83,7 @@ export function sliders(box, model, moved) {
       output.textContent = pose ? pose[dimension].toFixed(2) : "";
       if (!pose) continue;
       const [low, high] = [model.pose_low[label][dimension], model.pose_high[label][dimension]];
+      made.usual = [low, high];
       const room = Math.max(high - low, 0.02) / 4; // a little beyond the usual range
       input.min = Math.min(low - room, pose[dimension]);
       input.max = Math.max(high + room, pose[dimension]);

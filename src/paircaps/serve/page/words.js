@@ -62,7 +62,7 @@ export function sliderMeaning(model, { dimension, change, follows, r2 }) {
 // What a network was trained on, and what it therefore reads best.
 export function trainedNote({ digits, trained_on: dataset }) {
   if (digits === "printed") {
-    return `Trained on ${dataset}, so it reads printed digits best: draw them as print has them, or press a key from 0 to 9.`;
+    return `Trained on ${dataset}, so it reads printed digits best: write them like print, or press a key from 0 to 9.`;
   }
   if (digits === "handwritten") return `Trained on ${dataset}: it reads handwritten digits.`;
   return dataset ? `Trained on ${dataset}.` : "";
