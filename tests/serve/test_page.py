@@ -278,9 +278,7 @@ def test_wiggle_without_motion_for_those_who_want_none(open_page):
     page.evaluate(WATCH)
     page.locator(".wiggle").first.click()
     wiggled(page)
-    assert 2 <= len(set(page.evaluate("() => window.seen"))) <= 3, (
-        "both ends, and where it was, which may be one of them"
-    )
+    assert 2 <= len(set(page.evaluate("() => window.seen"))) <= 3, "both ends, and where it was, maybe an end"
     assert counts["all"] <= 2
 
 
