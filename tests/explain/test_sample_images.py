@@ -6,7 +6,8 @@ from explain.small import saved, small_network
 
 from paircaps.data import load_dataset
 from paircaps.data.files import download
-from paircaps.explain.sample_images import balanced_indices, load_sample_images
+from paircaps.explain.sample_images import balanced_indices, load_sample_images, load_upright_images
+from paircaps.explain.warps import warp_randomly
 from paircaps.training.run_folder import RunFolder
 
 RECIPE = """
@@ -71,3 +72,23 @@ def test_a_few_of_each_class_come_in_turn():
     assert labels[:20] == list(range(10)) * 2
     assert len(set(chosen)) == 25
     assert chosen[0] == int((dataset.labels == 0).nonzero()[0])
+
+
+def test_images_to_warp_are_the_upright_digits_of_the_run(tmp_path):
+    network = small_network(size=40)
+    found = load_upright_images(network, run(tmp_path, network, "affine-glyphs"), 30)
+    digits = {bytes(image.numpy()) for image in load_dataset("affine-glyphs", "test").base.digits.images}
+    assert (len(found), found.size) == (30, (40, 40))
+    assert all(bytes(image.numpy()) in digits for image in found.images)
+
+
+def test_images_to_warp_are_glyphs_where_those_are_not_to_be_had(tmp_path):
+    network = small_network(size=32, channels=3)
+    found = load_upright_images(network, run(tmp_path, network, "mnist"), 30)
+    assert found.images.shape[:2] == (30, 3)
+    assert network(warp_randomly(found, 5, 0, "test").images).activation.shape == (5, 10)
+
+
+def test_there_is_nothing_to_warp_for_other_classes_than_digits(tmp_path):
+    network = small_network(classes=("cat", "dog", "ship"))
+    assert load_upright_images(network, run(tmp_path, network), 30) is None

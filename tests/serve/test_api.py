@@ -1,8 +1,10 @@
 """The interface that programs use: right answers, and plain sentences."""
 
+import asyncio
 import base64
 import io
 import json
+import time
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from serve.pictures import SVG, as_file, cut_out, flat_png, seven, sixteen_bit, 
 
 from paircaps import FMAgreement, Routing, load
 from paircaps.data import decode_picture
+from paircaps.explain import dimensions
 from paircaps.model_files import save_model
 from paircaps.serve.networks import Networks
 
@@ -38,6 +41,43 @@ def test_models_are_told_with_all_that_a_page_needs(ask):
     for model in said["models"]:
         assert np.shape(model["pose_low"]) == (len(model["classes"]), model["pose_dim"])
         assert (np.array(model["pose_low"]) <= np.array(model["pose_high"])).all()
+
+
+def test_sliders_are_measured_between_requests(folders, monkeypatch):
+    monkeypatch.setattr(dimensions, "WARPED_EACH", 4)
+    monkeypatch.setattr(dimensions, "_LOOKED_THROUGH", 8)
+    networks = Networks({name: folders[name] for name in ("mute", "fm", "colour")})
+    assert [facts.sliders for facts in networks.facts] == [None] * 3
+    networks.measure_sliders()
+    said = asyncio.run(networks.run(networks.predict, as_file(seven()), "fm", None, "pad", False, False))
+    assert said.model == "fm"
+    assert networks.facts[2].sliders is None, "a request does not wait for the whole measurement"
+    while networks.facts[2].sliders is None:
+        time.sleep(0.05)
+    mute, fm, colour = (facts.sliders for facts in networks.facts)
+    assert mute is None, "it cannot draw"
+    for sliders, classes in ((fm, 10), (colour, 3)):
+        assert len(sliders) == classes
+        for row in sliders:
+            assert sorted(slider.dimension for slider in row) == list(range(16))
+            assert [slider.change for slider in row] == sorted((slider.change for slider in row), reverse=True)
+
+
+def test_networks_of_handwritten_digits_come_first_and_say_so(tmp_path):
+    trained = {"glyphs": "affine-glyphs", "clothes": "fashion-mnist", "mine": "my pictures", "hand": "translated-mnist"}
+    places = {name: saved(tmp_path / name, small_network(), dataset=dataset) for name, dataset in trained.items()} | {
+        "silent": saved(tmp_path / "silent", small_network())
+    }
+    places = {"two": saved(tmp_path / "two", small_network(labels=2), dataset="multi-mnist"), **places}
+    networks = Networks(places)
+    facts = {facts.name: (facts.trained_on, facts.digits) for facts in networks.facts}
+    assert list(facts) == ["hand", "two", "glyphs", "clothes", "mine", "silent"]
+    assert networks[None].name == "hand"
+    assert facts["hand"] == ("translated-mnist", "handwritten")
+    assert facts["two"] == ("multi-mnist", "handwritten")
+    assert facts["glyphs"] == ("affine-glyphs", "printed")
+    assert (facts["clothes"], facts["mine"]) == (("fashion-mnist", None), ("my pictures", None))
+    assert facts["silent"] == (None, None)
 
 
 def test_a_prediction_is_what_the_network_says(predict, folders):
@@ -341,7 +381,7 @@ def test_the_interface_describes_itself_without_outside_scripts(ask):
     fields = described["components"]["schemas"]
     form = next(schema for name, schema in fields.items() if name.startswith("Body"))
     assert set(form["properties"]) == {"file", "model", "class", "fit", "invert", "compare"}
-    for schema in (form, fields["PredictionResponse"], fields["ModelFacts"], fields["AgreementMap"]):
+    for schema in (form, fields["PredictionResponse"], fields["ModelFacts"], fields["AgreementMap"], fields["Slider"]):
         documented = [field for field in schema["properties"].values() if field.get("description")]
         assert len(documented) >= len(schema["properties"]) - 4
 

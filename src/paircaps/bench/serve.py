@@ -103,14 +103,19 @@ def _untrained(scratch: Path) -> dict[str, Path]:
 
 
 @contextmanager
-def running(folders: Mapping[str, Path]) -> Iterator[int]:
-    """Run a server in a thread of this process for the duration of a ``with`` block, and give its port."""
+def running(folders: Mapping[str, Path], measure: bool = False) -> Iterator[int]:
+    """Run a server in a thread of this process for the duration of a ``with`` block, and give its port.
+
+    Args:
+        folders: folders of trained networks, by name.
+        measure: whether it measures the sliders of the page in its first seconds.
+    """
     import uvicorn
 
     from paircaps.serve.run import create_server, listen
 
     with listen("127.0.0.1", 0) as listening:
-        serving: uvicorn.Server = create_server(folders, "127.0.0.1", ())
+        serving: uvicorn.Server = create_server(folders, "127.0.0.1", (), measure)
         thread = threading.Thread(target=serving.run, args=([listening],), daemon=True)
         thread.start()
         try:

@@ -6,6 +6,7 @@ Functions return tensors; :mod:`paircaps.explain.plots` draws what they return.
 from __future__ import annotations
 
 from paircaps.explain.agreement import Agreement, agreement
+from paircaps.explain.dimensions import Dimension, measure_dimensions
 from paircaps.explain.equivariance import Equivariance, measure_equivariance
 from paircaps.explain.perturb import DimensionRanges, Perturbation, dimension_ranges, perturb
 from paircaps.explain.reconstruct import Reconstruction, reconstruct
@@ -16,6 +17,7 @@ from paircaps.explain.warps import upright_images
 __all__ = [
     "Agreement",
     "AgreementTree",
+    "Dimension",
     "DimensionRanges",
     "Equivariance",
     "Perturbation",
@@ -23,6 +25,7 @@ __all__ = [
     "Trace",
     "agreement",
     "dimension_ranges",
+    "measure_dimensions",
     "measure_equivariance",
     "perturb",
     "reconstruct",

@@ -88,8 +88,8 @@ def measure_equivariance(
     """
     require_positive(images=images)
     # equivariance: linear maps from pose to true pose, fitted on one set and tested on the other
-    fit = _poses_and_hits(network, warp_randomly(fit_on, images, seed, "equivariance fit"))
-    test = _poses_and_hits(network, warp_randomly(test_on, images, seed, "equivariance test"))
+    fit = find_poses(network, warp_randomly(fit_on, images, seed, "equivariance fit"))
+    test = find_poses(network, warp_randomly(test_on, images, seed, "equivariance test"))
     K = fit.pose.shape[-1]
     reduced = _by_name(read_out(_reduced(fit, fit), _reduced(test, fit))) if K > REDUCED else None
     # invariance: accuracy against the size of each warp
@@ -124,8 +124,13 @@ class Poses:
     hits: Tensor
 
 
-def _poses_and_hits(network: Network, warped: WarpedImages) -> Poses:
-    """Run a network on warped images."""
+def find_poses(network: Network, warped: WarpedImages) -> Poses:
+    """Run a network on warped images.
+
+    Args:
+        network: a trained network.
+        warped: images in known poses.
+    """
     poses, hits = [], []
     for pose, activation, labels in _run(network, warped):
         poses.append(pose)
@@ -188,7 +193,7 @@ def _curve(network: Network, base: UprightImages, kind: str, count: int) -> list
     """Accuracy against the size of one kind of warp: pairs of size and accuracy."""
     points = []
     for size in warp_sizes(kind, base.size):
-        hits = _poses_and_hits(network, warp_one_way(base, count, kind, size)).hits
+        hits = find_poses(network, warp_one_way(base, count, kind, size)).hits
         points.append((float(size), hits.double().mean().item()))
     return points
 

@@ -1,6 +1,6 @@
 """Sample images for a trained network: from its own dataset if that is on this machine, else glyphs.
 
-The ranges of pose dimensions are measured on them, and they are shown where no other images are given.
+Pose dimensions are measured on them, and they are shown where no other images are given.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from paircaps.data import ImageDataset, load_dataset
 from paircaps.data.randomness import permutation
 from paircaps.data.registry import offline_options
 from paircaps.errors import PaircapsError
+from paircaps.explain.warps import UprightImages, upright_images
 from paircaps.network import Network
 from paircaps.training.datasets import own_dataset, require_shape, tested_name
 from paircaps.training.run_folder import RunFolder
@@ -50,14 +51,45 @@ def load_sample_images(network: Network, folder: Path, count: int = COUNT) -> Sa
         folder: where its run is.
         count: number of images, chosen at random; fewer if the dataset has fewer.
     """
-    try:
-        dataset = own_dataset(folder, options=_offline(folder))
-        require_shape(network, dataset)
-    except (PaircapsError, OSError):
+    dataset = _own_dataset(network, folder)
+    if dataset is None:
         return SampleImages(_glyphs(network, count), "glyphs", own=False)
     # the purpose "familiar" is part of the random seed: another word would choose other images
     images = dataset.batch(permutation(0, 0, len(dataset), "familiar")[:count]).images
     return SampleImages(images, dataset.info.name, own=True)
+
+
+def load_upright_images(network: Network, folder: Path, count: int = COUNT) -> UprightImages | None:
+    """Load images to warp into known poses, of the same dataset; None if there are none of its classes.
+
+    Args:
+        network: a trained network, for the size and channels of the images, and for its classes.
+        folder: where its run is.
+        count: most images.
+    """
+    own = _own_dataset(network, folder)
+    dataset = load_dataset("glyphs", "test") if own is None else own
+    if dataset.classes != network.classes:
+        return None
+    try:
+        base = upright_images(dataset, most=count)
+    except (PaircapsError, OSError):  # a damaged picture among them
+        return None
+    if own is not None:
+        return base
+    return UprightImages(
+        base.images.expand(-1, network.model.in_channels, -1, -1), base.labels, network.spec.preparation.size
+    )
+
+
+def _own_dataset(network: Network, folder: Path) -> ImageDataset | None:
+    """The dataset that a run was tested on; None if it is not on this machine or its images do not fit."""
+    try:
+        dataset = own_dataset(folder, options=_offline(folder))
+        require_shape(network, dataset)
+    except (PaircapsError, OSError):
+        return None
+    return dataset
 
 
 def _offline(folder: Path) -> dict[str, object]:

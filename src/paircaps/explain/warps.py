@@ -20,7 +20,7 @@ RANGES = PoseRange()
 SHIFT = 0.15
 """Largest shift in either direction, as a fraction of the image's side."""
 
-_MOST_UPRIGHT = 4096  # images kept of a dataset
+_MOST_UPRIGHT = 4096  # images kept of a dataset unless another number is given
 
 
 @dataclass(frozen=True)
@@ -65,18 +65,19 @@ class UprightImages:
         return WarpedImages(warp(self.images[rows], pose, self.size), self.labels[rows], pose)
 
 
-def upright_images(dataset: ImageDataset, seed: int = 0) -> UprightImages:
-    """Take images to be warped: the digits behind a synthetic dataset, or the images of any other; 4,096 at most.
+def upright_images(dataset: ImageDataset, seed: int = 0, most: int = _MOST_UPRIGHT) -> UprightImages:
+    """Take images to be warped: the digits behind a synthetic dataset, or the images of any other.
 
     Args:
         dataset: where the images are from.
         seed: of the random choice among more images.
+        most: number of images that are taken at most.
     """
     whole = dataset
     while isinstance(whole, Subset):
         whole = whole.parent
     base = whole.base.digits if isinstance(whole, SyntheticDataset) else dataset
-    order = permutation(seed, 0, len(base), "upright")[:_MOST_UPRIGHT]
+    order = permutation(seed, 0, len(base), "upright")[:most]
     batch = base.batch(order)
     return UprightImages(batch.images, batch.labels, (dataset.shape[1], dataset.shape[2]))
 

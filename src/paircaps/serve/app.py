@@ -30,7 +30,17 @@ CONTENT_TYPES = {
 PAGES = {"/": "index.html", "/docs": "docs.html"}
 """Files of the page by path; all others have their own name as path."""
 
-FILES = ("page.js", "pad.js", "view.js", "style.css", "docs.js", "icon.svg")
+FILES = (
+    "page.js",
+    "pad.js",
+    "view.js",
+    "sliders.js",
+    "snapshot.js",
+    "words.js",
+    "style.css",
+    "docs.js",
+    "icon.svg",
+)
 
 _ERRORS = {
     400: {

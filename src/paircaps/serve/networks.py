@@ -5,28 +5,30 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
 
 from paircaps._utils.extras import require_extra
+from paircaps.data.registry import dataset_metadata, source_metadata
 from paircaps.errors import PaircapsError
 from paircaps.explain.agreement import agreement_from_trace
+from paircaps.explain.dimensions import Dimension, measure_dimensions
 from paircaps.explain.perturb import DimensionRanges, dimension_ranges, draw_poses
-from paircaps.explain.sample_images import load_sample_images
+from paircaps.explain.sample_images import load_sample_images, load_upright_images
 from paircaps.explain.trace import Trace, choose_classes, has_agreement, has_capsules, trace
 from paircaps.functional import Capsules
-from paircaps.model_files import load
+from paircaps.model_files import load, read_metadata
 from paircaps.models import count_parameters
 from paircaps.models.decoder import pick
 from paircaps.network import Network, most_active
 from paircaps.pictures import Fit, FittedPicture, PictureSource
-from paircaps.serve.schemas import AgreementMap, Drawing, ModelFacts, Opinion, PredictionResponse
+from paircaps.serve.schemas import AgreementMap, Drawing, ModelFacts, Opinion, PredictionResponse, Slider
 
 MAX_MEMORY = 36 << 20
 """Largest memory in bytes that a picture may take while it is decoded."""
@@ -36,6 +38,11 @@ LARGEST_POSE_VALUE = 1e6
 
 _SAMPLE_IMAGES = 512
 """Images that the ranges of poses are measured on."""
+
+Digits = Literal["handwritten", "printed"]
+
+_DIGITS: dict[str, Digits] = {"mnist": "handwritten", "affnist": "handwritten", "glyphs": "printed"}
+"""Kind of the digits, by the dataset that they are from."""
 
 Result = TypeVar("Result")
 
@@ -53,12 +60,14 @@ class ServedNetwork:
         network: the network, in eval mode.
         ranges: usual ranges of its pose dimensions.
         ranges_from: name of the images that these were measured on.
+        trained_on: name of the dataset that it was trained on; None if its files do not say.
     """
 
     name: str
     network: Network
     ranges: DimensionRanges
     ranges_from: str
+    trained_on: str | None
 
     def facts(self) -> ModelFacts:
         """Description of the network for the interface."""
@@ -75,12 +84,15 @@ class ServedNetwork:
             channels=network.model.in_channels,
             fit=network.fitting().fit,
             invert=network.fitting().invert,
+            trained_on=self.trained_on,
+            digits=_digits_of(self.trained_on),
             labels_per_image=spec.labels_per_image,
             parameters=count_parameters(network.model),
             pose_dim=network.model.pose_dim,
             pose_low=self.ranges.low.tolist(),
             pose_high=self.ranges.high.tolist(),
             pose_range_of=self.ranges_from,
+            sliders=None,
             draws=network.decoder is not None,
             agrees=has_agreement(network),
         )
@@ -108,18 +120,21 @@ class Networks:
 
     Two cores are hardly faster with more threads, and every thread that has run PyTorch keeps some memory.
 
+    Networks that were trained on handwritten digits come first, since people draw digits by hand.
+
     Args:
         folders: folders of trained networks, by name.
     """
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
         self._worker = ThreadPoolExecutor(max_workers=1)
+        self._folders = dict(sorted(folders.items(), key=lambda item: not _reads_handwriting(item[1])))
         self._loaded: dict[str, ServedNetwork] = {}
-        for name, folder in folders.items():
+        for name, folder in self._folders.items():
             network = load(folder)
             samples = load_sample_images(network, folder, _SAMPLE_IMAGES)
             ranges = dimension_ranges(network, samples.images)
-            self._loaded[name] = ServedNetwork(name, network, ranges, samples.source)
+            self._loaded[name] = ServedNetwork(name, network, ranges, samples.source, _trained_on(folder))
         self.facts = [loaded.facts() for loaded in self._loaded.values()]
 
     def __getitem__(self, name: str | None) -> ServedNetwork:
@@ -133,6 +148,30 @@ class Networks:
     async def run(self, function: Callable[..., Result], *arguments: object) -> Result:
         """Call a function in the thread of the networks, after all earlier calls."""
         return await asyncio.get_running_loop().run_in_executor(self._worker, function, *arguments)
+
+    def measure_sliders(self) -> None:
+        """Begin to measure the sliders of all networks, in the thread of the networks and between requests.
+
+        One step of the measurement follows the other only after all requests that came meanwhile.
+        """
+        self._worker.submit(self._take_step, self._slider_steps())
+
+    def _take_step(self, steps: Iterator[None]) -> None:
+        """Take a step of a measurement, and queue the next one."""
+        for _ in steps:
+            self._worker.submit(self._take_step, steps)
+            return
+
+    def _slider_steps(self) -> Iterator[None]:
+        """Measure the sliders of one network after the other; their facts change when each is done."""
+        for place, (name, served) in enumerate(self._loaded.items()):
+            if served.network.decoder is None:
+                continue
+            samples = load_sample_images(served.network, self._folders[name], _SAMPLE_IMAGES)
+            upright = load_upright_images(served.network, self._folders[name])
+            measured = yield from measure_dimensions(served.network, samples.images, served.ranges, upright)
+            sliders = [[_slider(dimension) for dimension in dimensions] for dimensions in measured]
+            self.facts[place] = self.facts[place].model_copy(update={"sliders": sliders})
 
     @torch.inference_mode()
     def predict(
@@ -265,6 +304,28 @@ def data_url(image: Tensor) -> str:
     file = io.BytesIO()
     Image.fromarray(pixels.permute(1, 2, 0).squeeze(-1).numpy()).save(file, "PNG", compress_level=1)
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _slider(dimension: Dimension) -> Slider:
+    """A measured dimension as the interface has it."""
+    return Slider(dimension=dimension.index, change=dimension.change, follows=dimension.follows, r2=dimension.r2)
+
+
+def _reads_handwriting(folder: Path) -> bool:
+    """True if a network was trained on single handwritten digits."""
+    return _digits_of(_trained_on(folder)) == "handwritten" and read_metadata(folder).get("labels_per_image") == 1
+
+
+def _digits_of(dataset: str | None) -> Digits | None:
+    """Kind of the digits of a dataset, by the dataset that it is made from; None if it has others or none."""
+    metadata = None if dataset is None else dataset_metadata(dataset)
+    return None if metadata is None else _DIGITS.get(source_metadata(metadata).name)
+
+
+def _trained_on(folder: Path) -> str | None:
+    """Name of the dataset that a network was trained on; None if its files do not say."""
+    dataset = read_metadata(folder).get("trained", {}).get("dataset")
+    return None if dataset is None else str(dataset)
 
 
 def _short(text: str) -> str:

@@ -46,19 +46,24 @@ def serve(
         http_server.run(sockets=[listening])
 
 
-def create_server(folders: Mapping[str, Path], host: str, allowed: Iterable[str]) -> uvicorn.Server:
+def create_server(
+    folders: Mapping[str, Path], host: str, allowed: Iterable[str], measure: bool = True
+) -> uvicorn.Server:
     """Load networks and build a server that is ready to run.
 
     Args:
         folders: folders of trained networks, by name.
         host: name or address that the server will listen on.
         allowed: further host names that requests may use.
+        measure: whether to measure the sliders of the page, which takes some seconds between the first requests.
     """
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
     _return_freed_memory()
     networks = Networks(folders)
     # one picture is too little work for two threads, which wait for each other when another process is busy
     torch.set_num_threads(1)
+    if measure:
+        networks.measure_sliders()
     app = create_app(networks, [host, *allowed], any_address=host in EVERYWHERE)
     config = uvicorn.Config(
         app,

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
+
+
+class Slider(BaseModel):
+    """A dimension of the pose of a class, which a slider moves."""
+
+    dimension: int = Field(description="its place in the pose, from 0")
+    change: float = Field(
+        description="mean absolute change of a pixel of the reconstruction, 0 to 1, while it moves through its range"
+    )
+    follows: str | None = Field(
+        description="warp of the image that it clearly follows: x, y, rotation, scale or shear; null if none"
+    )
+    r2: float | None = Field(
+        description="R² of a linear read-out of that warp from this dimension alone; null if it follows none"
+    )
 
 
 class ModelFacts(BaseModel):
@@ -19,12 +34,20 @@ class ModelFacts(BaseModel):
     channels: int = Field(description="channels of its images: 1 for grey, 3 for colour")
     fit: str = Field(description="how pictures of another aspect ratio are fitted: crop, pad or stretch")
     invert: str = Field(description="whether dark and light are exchanged: never, always, or of light pictures: light")
+    trained_on: str | None = Field(description="name of the dataset that it was trained on; null if not known")
+    digits: Literal["handwritten", "printed"] | None = Field(
+        description="digits that it was trained on: handwritten (MNIST) or printed (glyphs); null for neither"
+    )
     labels_per_image: int = Field(description="number of classes that an image shows")
     parameters: int = Field(description="number of trainable parameters")
     pose_dim: int = Field(description="number of dimensions of a pose")
     pose_low: list[list[float]] = Field(description="lower end of the range of each pose dimension, one row per class")
     pose_high: list[list[float]] = Field(description="upper end of the range of each pose dimension, one row per class")
     pose_range_of: str = Field(description="name of the images that these ranges were measured on")
+    sliders: list[list[Slider]] | None = Field(
+        description="for each class the dimensions of its pose in falling order of their change, at most 16; "
+        "null without a decoder, and in the first seconds after the start, until they are measured"
+    )
     draws: bool = Field(description="true if it has a decoder, which reconstructs pictures")
     agrees: bool = Field(description="true if it has capsules, whose agreement can be shown")
 
@@ -59,12 +82,14 @@ class PredictionResponse(BaseModel):
 
     model: str = Field(description="name of the network")
     classes: list[str] = Field(description="the most active class, or several for networks trained on several")
-    activations: dict[str, float] = Field(description="activation of the capsule of every class")
+    activations: dict[str, float] = Field(
+        description="activation of the capsule of every class; the score of every class of a pooling network"
+    )
     certainty: dict[str, float] = Field(
         description="activations between 0 and 1: unchanged if trained with a margin loss, else after a softmax"
     )
     looked_at: str = Field(description="class that the following fields are about")
-    pose: list[float] = Field(description="pose of the capsule of that class")
+    pose: list[float] = Field(description="pose of the capsule of that class; the features of a pooling network")
     seen: str = Field(description="picture as the network sees it: a PNG file as a data: URL")
     inverted: bool = Field(description="true if dark and light of the picture were exchanged")
     reconstruction: str | None = Field(

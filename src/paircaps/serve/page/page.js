@@ -1,7 +1,10 @@
 // The page: a drawing, the chosen network, and its prediction.
 
 import { Pad, isLight, smaller } from "/pad.js";
-import { $, bars, element, map, others, pen, percent, sliders } from "/view.js";
+import { sliders } from "/sliders.js";
+import { copy, fileName, save, snapshot } from "/snapshot.js";
+import { $, bars, element, map, others, pen, percent } from "/view.js";
+import { invitation, trainedNote, words } from "/words.js";
 
 const state = {
   models: [],
@@ -10,8 +13,9 @@ const state = {
   label: null, // class whose pose and agreement are shown; null for the most active one
   answer: null,
   pose: null, // pose that the sliders are set to
+  moved: false, // whether that is another pose than the one of the answer
 };
-let setBars, setOthers, setSliders;
+let setBars, setOthers, poseSliders;
 
 const pad = new Pad($("pad"), drawing, () => showMap());
 
@@ -80,14 +84,15 @@ const ask = latest("says", async () => {
 }, () => show(null));
 
 const draw = latest("redrawn", async () => {
-  const { model, answer, pose } = state;
-  if (!pose || !answer) return;
+  const { model, answer, pose, moved } = state;
+  if (!moved) return;
   const { picture } = await fetched("/api/draw", {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ model: model.name, class: answer.looked_at, pose }),
   });
-  if (state.pose === pose) $("reconstruction").src = picture;
+  // a slider that still moves gets another drawing; one of another answer, or of none that is moved, is dropped
+  if (state.answer === answer && state.moved) $("reconstruction").src = picture;
 });
 
 // True if the chosen network exchanges dark and light of a picture. The server decides for files; this is for pictures
@@ -126,16 +131,19 @@ function problem(text) {
 
 function show(answer) {
   state.answer = answer;
-  state.pose = answer ? [...answer.pose] : null;
   setBars(answer);
   showVerdict(answer);
   showOthers(answer);
   showMap();
   showPose(answer);
+  $("save").disabled = $("copy").disabled = !answer;
+  $("copied").textContent = "";
 }
 
+const verdict = ({ classes, certainty }) => classes.map((name) => `${name} (${percent(certainty[name])})`).join(" and ");
+
 function showVerdict(answer) {
-  const text = answer ? answer.classes.map((name) => `${name} (${percent(answer.certainty[name])})`).join(" and ") : "nothing yet";
+  const text = answer ? verdict(answer) : "nothing yet";
   if ($("verdict").textContent !== text) $("verdict").textContent = text;
 }
 
@@ -143,7 +151,7 @@ function showOthers(answer) {
   $("others-box").hidden = !answer?.others.length;
   if (!answer?.others.length) return;
   const differ = setOthers(answer);
-  $("agreed").textContent = differ ? `${differ} of ${answer.others.length} disagree.` : "They all agree.";
+  $("same").textContent = differ ? `${differ} of ${answer.others.length} say something else.` : "They all say the same.";
 }
 
 function showMap() {
@@ -154,32 +162,69 @@ function showMap() {
   [$("map").width, $("map").height] = [pad.canvas.width, pad.canvas.height];
   map($("map"), shown ? answer.agreement : null, pad.pixel);
   pen($("map"), pad.pen, 24);
-  $("show-map").disabled = !model.agrees;
-  if (!model.agrees) $("map-note").textContent = "This network has no capsules, so no agreement to show.";
-  else if (!answer) $("map-note").textContent = "";
-  else $("map-note").textContent = `Orange marks where the agreement on ${answer.looked_at} comes from, blue what is against it.`;
+  $("map-label").hidden = !model.agrees;
+  if (!model.agrees) $("map-note").textContent = words(model).noMap;
+  else $("map-note").textContent = answer ? words(model).map(answer.looked_at) : "";
 }
 
 function showPose(answer) {
   const drawn = answer?.reconstruction;
+  state.pose = answer ? [...answer.pose] : null;
+  state.moved = false;
+  $("reset").disabled = true;
   $("reconstruction").hidden = !drawn;
   $("no-reconstruction").hidden = Boolean(drawn);
   if (drawn) $("reconstruction").src = drawn;
   $("no-reconstruction").textContent = state.model.draws
-    ? "the reconstruction from the pose appears here"
+    ? words(state.model).awaited
     : "this network was trained without a decoder, so it has no reconstruction";
-  setSliders(answer?.pose ?? null, answer ? state.model.classes.indexOf(answer.looked_at) : 0);
-  $("reset").disabled = true;
-  const few = state.model.pose_dim > 16 ? ` Shown are the 16 of ${state.model.pose_dim} dimensions that vary most.` : "";
-  $("pose-note").textContent = answer
-    ? `The pose of ${answer.looked_at}: move a slider to see what its dimension stands for.${few}`
-    : "";
+  poseSliders.set(answer?.pose ?? null, answer ? state.model.classes.indexOf(answer.looked_at) : 0);
+  $("pose-note").textContent = answer && drawn ? `${words(state.model).pose(answer.looked_at)} ${orderNote(state.model)}` : "";
+}
+
+function orderNote(model) {
+  const few = model.pose_dim > 16 ? `, of ${model.pose_dim} the 16 that vary most` : "";
+  return model.sliders ? `Those that change most come first${few}.` : "Which of them change most is still being measured.";
 }
 
 function movedSlider(place, value) {
   state.pose = state.pose.with(place, value);
-  $("reset").disabled = false;
-  draw();
+  state.moved = state.pose.some((one, at) => one !== state.answer.pose[at]);
+  $("reset").disabled = !state.moved;
+  if (state.moved) draw();
+  else $("reconstruction").src = state.answer.reconstruction;
+}
+
+// Asks for the networks again until the sliders of all that draw are measured, which takes some seconds.
+async function awaitSliders(pause = 1000) {
+  while (state.models.some(({ draws, sliders }) => draws && !sliders)) {
+    await new Promise((resolve) => setTimeout(resolve, pause));
+    pause = Math.min(2 * pause, 10_000);
+    const found = await fetched("/api/models").catch(() => ({ models: [] }));
+    for (const { name, sliders } of found.models) {
+      const model = state.models.find((one) => one.name === name);
+      if (!sliders || !model || model.sliders) continue;
+      model.sliders = sliders;
+      // while somebody moves the sliders, their order stays as it is
+      if (model === state.model && !state.moved) showPose(state.answer);
+    }
+  }
+}
+
+function picture() {
+  const { model, answer } = state;
+  const drawing = { caption: "drawing", layers: $("show-map").checked ? [$("pad"), $("map")] : [$("pad")] };
+  const panels = [drawing];
+  if (answer.reconstruction) {
+    panels.push({ caption: state.moved ? "reconstruction, changed" : "reconstruction", layers: [$("reconstruction")], pixelated: true });
+  }
+  const bars = model.classes.map((name) => ({
+    name,
+    value: answer.certainty[name],
+    text: percent(answer.certainty[name]),
+    chosen: answer.looked_at === name,
+  }));
+  return snapshot({ title: verdict(answer), subtitle: `${model.name}: ${facts(model)}`, panels, bars });
 }
 
 function namedInAddress() {
@@ -201,16 +246,31 @@ function choose(name) {
     ask();
   });
   setOthers = others($("others"), state.models.map(({ name }) => name).filter((name) => name !== model.name), choose);
-  setSliders = sliders($("sliders"), model, movedSlider);
-  $("facts").textContent = [
-    `${model.model}${model.routing ? ` with ${model.routing} routing` : ""}`,
-    `${model.parameters.toLocaleString("en")} parameters`,
-    `images of ${model.width}×${model.height}.`,
-  ].join(", ");
+  poseSliders?.stop();
+  poseSliders = sliders($("sliders"), model, movedSlider);
+  showWords(model);
   $("redrawn").style.aspectRatio = `${model.width} / ${model.height}`;
   pad.shape(model.width, model.height, model.fit);
   show(null);
   ask();
+}
+
+function facts(model) {
+  const parts = [words(model).kind(model), `${model.parameters.toLocaleString("en")} parameters`, `images of ${model.width}×${model.height}`];
+  return parts.join(", ");
+}
+
+// Sets every text that depends on the network.
+function showWords(model) {
+  const said = words(model);
+  $("pose-title").textContent = said.title;
+  $("reset").textContent = said.reset;
+  $("reconstruction").alt = said.alt;
+  $("activations-label").textContent = said.activations;
+  $("bars-note").textContent = said.bars;
+  $("trained-note").textContent = trainedNote(model);
+  $("invitation").textContent = invitation(model);
+  $("facts").textContent = `${facts(model)}.`;
 }
 
 // Shows a picture from a file, a drop or the clipboard. If the browser cannot read it, the server tries, or says why not.
@@ -254,9 +314,16 @@ function listen() {
     const invert = $("invert").checked;
     if (pad.picture) pad.show(pad.picture, invert, pad.source && { ...pad.source, invert });
   });
-  $("reset").addEventListener("click", () => {
-    state.pose = [...state.answer.pose];
-    showPose(state.answer);
+  $("reset").addEventListener("click", () => showPose(state.answer));
+  $("show-activations").addEventListener("change", () => {
+    $("bars").classList.toggle("with-activations", $("show-activations").checked);
+  });
+  $("save").addEventListener("click", async () => {
+    const { model, answer } = state;
+    save(await picture(), fileName(model.name, answer.classes));
+  });
+  $("copy").addEventListener("click", async () => {
+    $("copied").textContent = await copy(picture());
   });
   $("file").addEventListener("change", (event) => {
     take(event.target.files[0]);
@@ -286,6 +353,7 @@ async function begin() {
   }
   listen();
   choose(namedInAddress());
+  awaitSliders();
 }
 
 begin().catch((error) => problem(error.message));

@@ -1,8 +1,7 @@
-// Parts of the page that show an answer: bars of classes, other networks, the agreement map, sliders.
+// Parts of the page that show an answer: bars of classes, other networks, the agreement map.
 
 const FOR = [255, 122, 24];
 const AGAINST = [47, 143, 255];
-const MOST_SLIDERS = 16;
 
 export const $ = (id) => document.getElementById(id);
 
@@ -20,9 +19,11 @@ function row(name, onclick) {
   const fill = element("span", { class: "fill" });
   const value = element("span", { class: "value" });
   const label = element("span", { class: "name", title: name }, name);
-  const button = element("button", { type: "button" }, label, element("span", { class: "track" }, fill), value);
+  const activation = element("span", { class: "activation" });
+  const track = element("span", { class: "track" }, fill);
+  const button = element("button", { type: "button" }, label, track, value, activation);
   button.addEventListener("click", onclick);
-  return { item: element("li", {}, button), button, fill, value };
+  return { item: element("li", {}, button), button, fill, value, activation };
 }
 
 // Creates a bar for each class. Returns a function that sets the bars from an answer.
@@ -32,9 +33,10 @@ export function bars(list, classes, chosen) {
   list.style.setProperty("--names", `${Math.min(Math.max(...classes.map((name) => name.length)), 12) + 0.5}ch`);
   return (answer) => {
     for (const [place, name] of classes.entries()) {
-      const { button, fill, value } = rows[place];
+      const { button, fill, value, activation } = rows[place];
       fill.style.transform = `scaleX(${answer ? answer.certainty[name] : 0})`;
-      value.textContent = answer ? answer.activations[name].toFixed(2) : "";
+      value.textContent = answer ? percent(answer.certainty[name]) : "";
+      activation.textContent = answer ? answer.activations[name].toFixed(2) : "";
       button.setAttribute("aria-pressed", String(answer?.looked_at === name));
     }
   };
@@ -105,35 +107,4 @@ export function pen(canvas, at, size) {
   context.moveTo(at.x, at.y - size);
   context.lineTo(at.x, at.y + size);
   context.stroke();
-}
-
-// Creates sliders for the dimensions of a pose, at most 16, those that vary most. Returns a function that sets them.
-export function sliders(box, facts, moved) {
-  const reach = Array.from({ length: facts.pose_dim }, (_, place) =>
-    Math.max(...facts.pose_high.map((high, label) => high[place] - facts.pose_low[label][place])),
-  );
-  const shown = [...reach.keys()].sort((a, b) => reach[b] - reach[a]).slice(0, MOST_SLIDERS).sort((a, b) => a - b);
-  const made = shown.map((place) => {
-    const input = element("input", { type: "range", step: "any", disabled: true });
-    const output = element("output");
-    input.setAttribute("aria-label", `dimension ${place + 1} of the pose`);
-    input.addEventListener("input", () => {
-      output.textContent = Number(input.value).toFixed(2);
-      moved(place, Number(input.value));
-    });
-    return { place, input, output, label: element("label", {}, String(place + 1), input, output) };
-  });
-  box.replaceChildren(...made.map(({ label }) => label));
-  return (pose, label) => {
-    for (const { place, input, output } of made) {
-      input.disabled = !pose || !facts.draws;
-      if (!pose) continue;
-      const [low, high] = [facts.pose_low[label][place], facts.pose_high[label][place]];
-      const room = Math.max(high - low, 0.02) / 4; // a little beyond the usual range
-      input.min = Math.min(low - room, pose[place]);
-      input.max = Math.max(high + room, pose[place]);
-      input.value = pose[place];
-      output.textContent = pose[place].toFixed(2);
-    }
-  };
 }
