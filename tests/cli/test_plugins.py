@@ -142,7 +142,7 @@ def test_the_example_of_the_page_learns(tmp_path):
     (tmp_path / "my_routing.py").write_text(EXAMPLE)
     words = ["train", "glyphs", "--plugin", "./my_routing.py", "--model.routing", "median", "--out", "runs/median"]
     short = ["--train.steps", "50", "--data.test_options.length", "500", "--quiet"]
-    out, errors = start(*words, *short, cwd=tmp_path)
+    _, errors = start(*words, *short, cwd=tmp_path)
     assert errors == ""
     words = ["evaluate", "runs/median", "--plugin", "./my_routing.py", "--json"]
     assert json.loads(start(*words, cwd=tmp_path)[0])["accuracy"] > 0.5, "chance is 0.1"
