@@ -166,7 +166,8 @@ def test_a_dataset_of_a_plugin_that_is_missing_is_told(tmp_path):
     plugin = tmp_path / "my_data.py"
     plugin.write_text(
         "from paircaps.data import load_dataset, register_dataset\n"
-        "def few(split='train', root=None, **options): return load_dataset('glyphs', split, root, length=64, **options)\n"
+        "def few(split='train', root=None, **options):\n"
+        "    return load_dataset('glyphs', split, root, length=64, **options)\n"
         "register_dataset('my-glyphs', few)\n"
     )
     run = tmp_path / "run"

@@ -1,0 +1,34 @@
+"""Rows for routings that an experiment does not have."""
+
+import pytest
+
+from paircaps.errors import RecipeError
+from paircaps.paper.experiments import experiments
+from paircaps.paper.own_routing import take_own_routings
+
+TABLE1, TABLE3 = experiments()["table1"], experiments()["table3"]
+
+
+def test_a_routing_that_some_experiments_lack_is_a_row_of_those():
+    found, only, changes = take_own_routings([TABLE1, TABLE3], [], {"model": {"routing": "em"}, "train": {"ema": 0.9}})
+    assert [len(one.rows) - len(before.rows) for one, before in zip(found, (TABLE1, TABLE3), strict=True)] == [1, 0]
+    assert found[0].rows[-1].cells == ("em",)
+    assert (only, changes) == ([], {"train": {"ema": 0.9}})
+
+
+def test_options_go_to_the_row_and_only_takes_it_along():
+    model = {"routing": "em", "routing_options": {"iterations": 1}, "options": {"blocks": 1}}
+    found, only, changes = take_own_routings([TABLE1], ["fm"], {"model": model})
+    assert found[0].variants[-1].changes["model"] == {"routing": "em", "routing_options": {"iterations": 1}}
+    assert (only, changes) == (["fm", "em"], {"model": {"options": {"blocks": 1}}})
+    found, only, _ = take_own_routings([TABLE1], ["em"], {})
+    assert (found[0].variants[-1].name, only) == ("em", ["em"])
+
+
+@pytest.mark.parametrize(
+    ("routing", "message"),
+    [("nothing", "unknown routing 'nothing'"), (3, "unknown routing 3"), ("fm", "fm is a row of these experiments")],
+)
+def test_what_cannot_be_a_row_is_refused(routing, message):
+    with pytest.raises(RecipeError, match=message):
+        take_own_routings([TABLE1], [], {"model": {"routing": routing}})
