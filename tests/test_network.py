@@ -99,6 +99,13 @@ def test_a_bad_one_does_not_stop_the_others(network, pictures):
     assert not seen[0].labels
 
 
+def test_a_picture_of_a_kind_that_is_not_read_is_told_and_not_left_out(network, pictures):
+    Image.new("L", (16, 16)).save(pictures / "moving.gif")
+    seen = list(network.predict_sources(find_pictures([str(pictures)])))
+    assert len(seen) == 4
+    assert seen[0].error.startswith(f"{pictures / 'moving.gif'}: pictures of this kind are not read")
+
+
 def test_an_empty_folder_is_an_error(network, tmp_path):
     (seen,) = network.predict_sources(find_pictures([str(tmp_path)]))
     assert "no picture in this folder" in seen.error
@@ -142,7 +149,7 @@ def test_anything_that_is_a_picture_is_predicted(network, pictures):
     path = pictures / "p0.png"
     one = network.predict(path)
     image = torch.from_numpy(np.asarray(Image.open(path)).copy())[None]
-    for same in (str(path), Image.open(path), image, image.float() / 255):
+    for same in (str(path), path.read_bytes(), Image.open(path), image, image.float() / 255):
         again = network.predict(same)
         assert (again.label, again.labels) == (one.label, one.labels)
         assert again.activations == pytest.approx(one.activations)
@@ -170,8 +177,13 @@ def test_what_is_no_picture_is_refused(network, pictures):
         network.predict(pictures / "nowhere.png")
     with pytest.raises(DataError, match=r"notes.txt: not a PNG"):
         network.predict([pictures / "p0.png", pictures / "notes.txt"])
-    with pytest.raises(TypeError, match="a path, an image of Pillow or a tensor, or a list of them, got int"):
+    with pytest.raises(TypeError, match="a path, bytes, an image of Pillow or a tensor, or a list of them, got int"):
         network.predict(7)
+    with pytest.raises(TypeError, match=r"images must be a tensor, got str; predict\(...\) takes picture files"):
+        network.classify("p0.png")
+    (pictures / "cut.png").write_bytes((pictures / "p0.png").read_bytes()[:200])
+    with pytest.raises(DataError, match=r"cut.png: damaged picture"):
+        network.predict(Image.open(pictures / "cut.png"))
     with pytest.raises(ValueError, match=r"\(C, H, W\) or \(B, C, H, W\), got \(16, 16\)"):
         network.predict(torch.rand(16, 16))
 
@@ -232,7 +244,7 @@ def test_a_network_whose_fitting_is_unknown_says_so_once(tmp_path, recwarn):
     padded = network_of(Fitting("pad")).predict(picture).activations
     assert network.predict(picture).activations == network.predict(picture).activations == padded
     (said,) = [str(each.message) for each in recwarn]
-    assert "do not say how its pictures were fitted: they are padded here" in said
+    assert "with classes a, b, c do not say how its pictures were fitted: they are padded here; predict" in said
     recwarn.clear()
     network_of(None).predict(picture, fit="crop")
     assert not recwarn.list, "who says how has nothing to be told"

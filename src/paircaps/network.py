@@ -26,8 +26,8 @@ from paircaps.pictures import Fit, FittedPicture, Fitting, PictureSource, decode
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    Picture = str | PathLike[str] | Image | Tensor
-    """A picture file or a folder of them, an image of Pillow, or a tensor (C, H, W) or (B, C, H, W)."""
+    Picture = str | PathLike[str] | bytes | Image | Tensor
+    """A picture file or its content, a folder, an image of Pillow, or a tensor (C, H, W) or (B, C, H, W)."""
 
 DECODERS = ("none", "deconv", "dense")
 CERTAINTIES = ("softmax", "activation")
@@ -176,6 +176,8 @@ class Network(nn.Module):
 
     def prepare(self, images: Tensor) -> Tensor:
         """Images as floats in 0..1, cropped to the model's size: what a decoder should reconstruct."""
+        if not isinstance(images, Tensor):
+            raise TypeError(f"images must be a tensor, got {type(images).__name__}; predict(...) takes picture files")
         images = as_float(images)
         if images.dim() == 4 and tuple(images.shape[-2:]) == self.spec.preparation.size:
             images = middle(images, self.spec.preparation.crop)
@@ -211,10 +213,14 @@ class Network(nn.Module):
         with self.evaluating():
             return most_active(self(images).activation, self.spec.labels_per_image)
 
+    @property
+    def certainty_kind(self) -> str:
+        """How activations become certainties: ``"activation"``, each as it is, or ``"softmax"``, which adds up to 1."""
+        return self.spec.certainty or ("activation" if self.model.bounded else "softmax")
+
     def certainty(self, activation: Tensor) -> Tensor:
         """Activations (..., J) mapped to certainties in 0..1: as they are if they lie there, else by a softmax."""
-        kind = self.spec.certainty or ("activation" if self.model.bounded else "softmax")
-        return activation.clamp(0, 1) if kind == "activation" else activation.softmax(-1)
+        return activation.clamp(0, 1) if self.certainty_kind == "activation" else activation.softmax(-1)
 
     def predict(
         self, pictures: Picture | Iterable[Picture], *, fit: Fit | None = None, invert: bool | None = None
@@ -222,16 +228,17 @@ class Network(nn.Module):
         """Class, certainties and activations of pictures.
 
         Args:
-            pictures: path of a picture file, an image of Pillow or a tensor (C, H, W): one prediction. Path of a
-                folder, a tensor (B, C, H, W) or a list of any of these: a list of predictions. Tensors are as for a
-                call.
+            pictures: path of a picture file, its content as bytes, an image of Pillow or a tensor (C, H, W): one
+                prediction. Path of a folder, a tensor (B, C, H, W) or a list of any of these: a list of predictions.
+                Tensors are as for a call. A large JPEG file is decoded at a fraction of its size, an image
+                of Pillow is not: activations may differ in the third digit.
             fit: how a picture of another aspect ratio is fitted; None as in the training.
             invert: whether to exchange dark and light; None as in the training.
 
         Raises:
             DataError: if a picture cannot be read.
         """
-        if isinstance(pictures, str | PathLike | Tensor) or not isinstance(pictures, Iterable):
+        if isinstance(pictures, str | PathLike | bytes | Tensor) or not isinstance(pictures, Iterable):
             one = _is_one(pictures)
             pictures = [pictures]
         else:
@@ -292,31 +299,44 @@ class Network(nn.Module):
         Where the training's way is not known, a warning says so, once, and what is assumed.
         """
         known = self.spec.preparation.fitting
-        if known is None and not self._warned and fit is None:
+        if known is not None:
+            return known.changed(fit, invert)
+        # networks of grey digits were trained on light ones on dark ground
+        digits = self.spec.preparation.channels == 1 and all(name.isdecimal() for name in self.classes)
+        assumed = Fitting(invert="light" if digits else "never")
+        if not self._warned and fit is None:
             self._warned = True
             warnings.warn(
-                "the files of this network do not say how its pictures were fitted: they are padded here; give a fit "
-                "(crop, pad or stretch) if its training had another",
+                f"the files of {self.spec.model} with classes {', '.join(self.classes)[:60]} do not say how its "
+                f"pictures were fitted: they are padded here{' and inverted if they are light' if digits else ''}; "
+                "predict, explain and requests take another fit",
                 stacklevel=2,
             )
-        return (known or Fitting()).changed(fit, invert)
+        return assumed.changed(fit, invert)
 
     def _images(self, picture: Picture, fit: Fit | None, invert: bool | None) -> Iterator[tuple[str, Tensor]]:
         """Names and images, (C, H, W) each, of a picture, a folder or a batch."""
         if isinstance(picture, str | PathLike):
             for source in find_pictures([str(Path(picture))]):
                 yield source.name, self.read_picture(source, fit=fit, invert=invert).image
+        elif isinstance(picture, bytes):
+            source = PictureSource("the picture", lambda: picture)
+            yield "", self.read_picture(source, fit=fit, invert=invert).image
         elif isinstance(picture, Tensor):
             if picture.dim() not in (3, 4):
                 raise ValueError(f"a tensor to predict is (C, H, W) or (B, C, H, W), got {tuple(picture.shape)}")
             yield from (("", image) for image in (picture if picture.dim() == 4 else picture[None]))
         elif hasattr(picture, "getbands"):  # an image of Pillow, which may not be installed
             wanted = self.spec.preparation
-            fitted = fit_picture(picture, wanted.size, wanted.channels, self.fitting(fit, invert))
-            yield getattr(picture, "filename", ""), fitted.image
+            name = str(getattr(picture, "filename", ""))
+            try:
+                fitted = fit_picture(picture, wanted.size, wanted.channels, self.fitting(fit, invert))
+            except (OSError, ValueError, SyntaxError) as error:  # Pillow decodes it only now
+                raise DataError(f"{name or 'the picture'}: damaged picture: {error}") from None
+            yield name, fitted.image
         else:
             raise TypeError(
-                "a picture to predict is a path, an image of Pillow or a tensor, or a list of them, got "
+                "a picture to predict is a path, bytes, an image of Pillow or a tensor, or a list of them, got "
                 f"{type(picture).__name__}"
             )
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 SUFFIXES = {".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".webp"}
 UNREAD = {".gif", ".tif", ".tiff", ".svg", ".heic", ".heif", ".avif", ".jxl", ".jp2", ".ico", ".psd", ".tga"}
 """Suffixes of picture formats that are not read; such a file among the pictures is an error."""
+UNREAD_KIND = "pictures of this kind are not read; convert it to PNG, JPEG, BMP or WebP"
 
 MAX_PIXELS = 64_000_000
 PILLOW_MOST = 178_956_970
@@ -131,11 +132,15 @@ def find_pictures(places: Iterable[str]) -> Iterator[PictureSource]:
 
 
 def _in_folder(folder: Path) -> Iterator[PictureSource]:
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    known = SUFFIXES | UNREAD
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in known and path.is_file())
     if not found:
         yield PictureSource(str(folder), lambda: _refuse(f"{folder}: no picture in this folder"))
     for path in found:
-        yield PictureSource(str(path), lambda path=path: read_bytes(path))
+        if path.suffix.lower() in SUFFIXES:
+            yield PictureSource(str(path), lambda path=path: read_bytes(path))
+        else:  # not left out without a word
+            yield PictureSource(str(path), lambda path=path: _refuse(f"{path}: {UNREAD_KIND}"))
 
 
 def _refuse(reason: str) -> bytes:

@@ -63,9 +63,19 @@ def test_wrong_words(run, make_run, tmp_path, monkeypatch, words, code, told):
     assert sorted(tmp_path.rglob("*")) == before, "nothing is written"
 
 
-def test_a_damaged_run_is_named_and_nothing_is_written(run, runs, tmp_path):
+def test_a_damaged_run_is_named_and_left_out(run, runs, tmp_path):
+    # one of a dozen must not keep the others from being compared
     (runs[1] / "metrics.jsonl").write_text("{")
     code, said, errors = run("compare", *runs, "-o", tmp_path / "table.md")
+    assert code == 1
+    assert runs[0].name in said
+    assert errors == f"paircaps: left out: {runs[1]}/metrics.jsonl: is damaged: a line of it is not JSON\n"
+    assert (tmp_path / "table.md").exists()
+
+
+def test_nothing_is_written_if_no_run_can_be_read(run, runs, tmp_path):
+    (runs[1] / "metrics.jsonl").write_text("{")
+    code, said, errors = run("compare", runs[1], "-o", tmp_path / "table.md")
     assert (code, said) == (1, "")
     assert errors == f"paircaps: {runs[1]}/metrics.jsonl: is damaged: a line of it is not JSON\n"
     assert not (tmp_path / "table.md").exists()

@@ -102,7 +102,7 @@ def test_a_file_of_an_earlier_version_says_once_that_its_fitting_is_unknown(run,
     (tmp_path / "model.json").write_text(json.dumps(metadata))
     words = [sys.executable, "-m", "paircaps", "predict", tmp_path, pictures / "test", "--json"]
     process = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert process.stderr.startswith("paircaps: note: the files of this network do not say how its pictures")
+    assert "the files of resnet-pool-small with classes bright, dim do not say how its pictures" in process.stderr
     assert len(process.stderr.splitlines()) == 1
     _, padded, _ = run("predict", trained, pictures / "test", "--json", "--fit", "pad")
     # transparent pixels were black there, and are white in a folder of pictures
@@ -119,3 +119,38 @@ def test_certainty_comes_first(run, trained, pictures):
     _, line, _ = run("predict", trained, wide)
     sure, unsure = (f"{100 * row['certainty'][name]:.1f} %" for name in (row["class"], other))
     assert line == f"{wide}: {row['class']} ({sure})  {other} {unsure}\n"
+
+
+def test_a_folder_without_a_split_is_evaluated_whole(run, trained, pictures):
+    # earlier it was a fifth of it, as if it were to be trained on
+    code, out, _ = run("evaluate", trained, "--json", "--data", pictures / "test")
+    assert (code, json.loads(out)["images"]) == (0, 20)
+    code, out, _ = run("evaluate", trained, "--json", "--data", pictures / "test", "--split", "test")
+    assert (code, json.loads(out)["images"]) == (0, 4)
+    code, _, said = run("evaluate", trained, "--data", pictures, "--split", "all")
+    assert code == 1
+    assert f"split of {pictures} must be one of 'train', 'test', got 'all'" in said
+
+
+def test_a_run_is_not_written_among_the_pictures(run, pictures):
+    before = sorted(pictures.rglob("*"))
+    for out in (pictures, pictures / "runs" / "one"):
+        code, _, said = run("train", "folder", "--data.name", pictures, "--out", out)
+        assert code == 2
+        assert f"--out {out} lies in the folder of pictures {pictures}" in said
+    assert sorted(pictures.rglob("*")) == before
+
+
+def test_a_single_class_is_nothing_to_learn(run, tmp_path):
+    (tmp_path / "one" / "a").mkdir(parents=True)
+    for number in range(8):
+        draw(tmp_path / "one" / "a" / f"{number}.png", (20, 20), 100, "plain", number)
+    code, _, said = run("train", "folder", "--data.name", tmp_path / "one", "--out", tmp_path / "run")
+    assert code == 2
+    assert "has one class alone, 'a': there is nothing to tell apart" in said
+
+
+def test_a_folder_and_another_dataset_are_one_too_many(run, pictures, tmp_path):
+    code, _, said = run("train", f"{pictures}/", "--data.name", "glyphs", "--out", tmp_path / "run")
+    assert code == 2
+    assert "is a folder of pictures, and --data.name glyphs another: give one of them" in said

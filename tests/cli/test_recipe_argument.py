@@ -43,7 +43,7 @@ def test_without_a_place_the_whole_command_is_said(run, pictures):
     code, out, err = run("train", "./pictures")
     assert (code, out) == (2, "")
     assert err == (
-        "paircaps: ./pictures: a folder of pictures, and no recipe. To train on it: "
+        "paircaps: --out DIR is missing, the folder of the run: "
         "paircaps train folder --data.name ./pictures --out runs/pictures\n"
     )
 

@@ -228,3 +228,12 @@ def test_a_reconstruction_should_look_like_the_image_or_like_each_digit_alone():
     assert one.reconstruction_target is one.images
     assert torch.equal(two.reconstruction_target, two.originals)
     assert two.reconstruction_target.shape == (2, 2, 1, 36, 36)
+
+
+def test_an_image_of_a_part_has_the_index_of_the_whole():
+    data = load_dataset("glyphs", "test")
+    few = data.limit(200).subset([7, 3])
+    assert [few.original_index(index) for index in (0, 1)] != [7, 3]
+    for index in (0, 1):
+        assert torch.equal(few[index][0], data[few.original_index(index)][0])
+    assert data.original_index(12) == 12

@@ -21,6 +21,7 @@ from paircaps.training.datasets import load_datasets
 from paircaps.training.distributed import Processes
 from paircaps.training.logging import MetricsFile
 from paircaps.training.run_folder import RunFolder
+from paircaps.training.signals import Stopped, StopSignals
 
 LONG = ("--train.epochs", 500, "--run.checkpoint_every", 10_000)
 
@@ -268,3 +269,22 @@ def test_nothing_to_replay(subprocesses, tmp_path):
     assert code == 1
     assert "nothing to replay" in said
     assert subprocesses.run("replay", tmp_path / "nowhere")[0] == 1
+
+
+def stopped_within(heed):
+    """Get a signal in a block that looks for signals, and heeds it or not."""
+    with StopSignals() as stop:
+        signal.raise_signal(signal.SIGINT)
+        if heed:
+            raise Stopped(stop.number, 3)
+
+
+def test_a_signal_that_comes_as_the_block_ends_is_not_lost():
+    # `paircaps demo` went on with its next network: the signal came after the training had looked for the last time
+    with pytest.raises(KeyboardInterrupt):
+        stopped_within(heed=False)
+
+
+def test_a_signal_that_the_block_has_heeded_is_not_raised_again():
+    with pytest.raises(Stopped):
+        stopped_within(heed=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import sys
 
 from paircaps._utils.files import write_whole
 from paircaps.cli.output import require_places
+from paircaps.errors import PaircapsError
 from paircaps.training.compare import compare_runs
 from paircaps.training.compare.curves import draw_curves
 from paircaps.training.compare.tables import as_csv, as_dict, as_markdown
@@ -19,9 +21,14 @@ _WIDTH_OF_A_FILE = 200
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a comparison of runs, and write it to files."""
+    """Print a comparison of runs, and write it to files; the exit code is 1 if a run could not be read."""
     require_places(options.out, endings=_ENDINGS)
-    comparisons = compare_runs(options.folders)
+    unreadable: list[PaircapsError] = []
+    comparisons = compare_runs(options.folders, unreadable)
+    if not comparisons:
+        raise PaircapsError("; ".join(map(str, unreadable)))
+    for error in unreadable:
+        print(f"paircaps: left out: {error}", file=sys.stderr)
     as_json = json.dumps(as_dict(comparisons), indent=2, ensure_ascii=False) + "\n"
     makers = {
         ".md": lambda: as_markdown(comparisons).encode(),
@@ -34,4 +41,4 @@ def run(options: argparse.Namespace) -> int:
     print(as_json if options.json else as_text(comparisons, width), end="")
     for out, content in contents.items():
         write_whole(out, content)
-    return 0
+    return 1 if unreadable else 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from paircaps.data import ImageDataset, load_dataset
 from paircaps.data.errors import wrong_input_as_data_error
 from paircaps.data.registry import folder_path
+from paircaps.data.sources.folder import SPLITS, WHOLE
 from paircaps.network import Network
 from paircaps.training.datasets import own_dataset
 
@@ -28,7 +29,7 @@ def load_typed_dataset(name: str, split: str, root: Path | None, options: Mappin
         return load_dataset(folder or name, split, None if folder else root, **options)
 
 
-def named_or_own(network: Network, folder: Path, options: argparse.Namespace, split: str) -> ImageDataset:
+def named_or_own(network: Network, folder: Path, options: argparse.Namespace, split: str | None) -> ImageDataset:
     """The dataset of ``--data``, or else the one that the run in a folder was tested on, with the same options.
 
     The pictures of a folder that ``--data`` names are fitted as those of the training.
@@ -37,13 +38,17 @@ def named_or_own(network: Network, folder: Path, options: argparse.Namespace, sp
         network: the trained network.
         folder: where the run is.
         options: those of the command: ``data``, ``data_dir`` and ``option``.
-        split: ``"train"`` or ``"test"``.
+        split: ``"train"`` or ``"test"``; None for the test split, or for all pictures of a folder that ``--data`` names
+            and that has none.
     """
     given = dict(options.option)
-    if options.data is not None:
-        fitted = _as_trained(network) if folder_path(options.data, bare=True) else {}
-        return load_typed_dataset(options.data, split, options.data_dir, fitted | given)
-    return own_dataset(folder, split, options.data_dir, given)
+    if options.data is None:
+        return own_dataset(folder, split or "test", options.data_dir, given)
+    pictures = folder_path(options.data, bare=True)
+    if pictures is None:
+        return load_typed_dataset(options.data, split or "test", options.data_dir, given)
+    whole = WHOLE if not any((pictures / name).is_dir() for name in SPLITS) else "test"
+    return load_typed_dataset(options.data, split or whole, options.data_dir, _as_trained(network) | given)
 
 
 def _as_trained(network: Network) -> dict[str, object]:

@@ -123,7 +123,7 @@ def _require_one_sheet(path: Path, views: Sequence[str], count: int) -> None:
     ways = [f"name a folder: -o {path.with_suffix('')}"]
     if len(views) > 1:
         ways.append(f"choose one kind: --only {views[-1]}")
-    if max(sheets.values()) > 1:
+    elif sum(sheets.values()) > 1:
         ways.append("take fewer images (--count 1, or one picture)")
     many = sum(sheets.values())
     raise PaircapsError(f"-o {path}: one file cannot take {many} pictures, {found}; {', or '.join(ways)}")
@@ -193,7 +193,7 @@ def image_title(dataset: ImageDataset, labels: Sequence[int], number: int) -> st
         word = "digit" if max(map(len, dataset.classes)) == 1 else "class"
         word += ("es " if word == "class" else "s ") if len(names) > 1 else " "
     split = {"train": "training"}.get(dataset.info.split, dataset.info.split)
-    return f"{word}{' and '.join(names)}, {split} image {number}"
+    return f"{word}{' and '.join(names)}, {split} image {dataset.original_index(number)}"
 
 
 def _files(network: Network, options: argparse.Namespace, label: int | None) -> tuple[Pictures, int]:

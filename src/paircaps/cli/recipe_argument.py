@@ -36,6 +36,8 @@ def read_named_tree(name: str, out: str, overrides: RecipeTree) -> RecipeTree:
     if name not in shipped_recipes() and name not in list_recipes():  # the second imports the plug-ins
         if path.is_dir():
             _require_pictures(path, name)
+            if other := overrides.get("data", {}).get("name"):
+                raise RecipeError(f"{name} is a folder of pictures, and --data.name {other} another: give one of them")
             _say_command(name, out)
             overrides = merge({"data": {"name": _with_slash(name)}}, overrides)
             name = _FOLDER_RECIPE
@@ -52,7 +54,7 @@ def _say_command(name: str, out: str) -> None:
     command = f"paircaps train {_FOLDER_RECIPE} --data.name {shlex.quote(_with_slash(name))}"
     if not out:
         place = shlex.quote(f"runs/{Path(name).resolve().name}")
-        raise RecipeError(f"{name}: a folder of pictures, and no recipe. To train on it: {command} --out {place}")
+        raise RecipeError(f"--out DIR is missing, the folder of the run: {command} --out {place}")
     print(f"{name}: a folder of pictures, so this is {command} --out {shlex.quote(out)}", file=sys.stderr, flush=True)
 
 

@@ -190,6 +190,10 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
             return self
         return self.subset(permutation(seed, 0, len(self), "limit")[:count].sort().values)
 
+    def original_index(self, index: int) -> int:
+        """Index of an image in the dataset that this one is a part of; the same index if it is no part."""
+        return index
+
     @property
     def changes_by_epoch(self) -> bool:
         """True if an image of an index differs from epoch to epoch."""
@@ -301,6 +305,10 @@ class Subset(ImageDataset):
 
     def __len__(self) -> int:
         return len(self.index)
+
+    def original_index(self, index: int) -> int:
+        """Index of an image in the whole dataset, such as one before its limit."""
+        return self.parent.original_index(int(self.index[index]))
 
     @property
     def changes_by_epoch(self) -> bool:

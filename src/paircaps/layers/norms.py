@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from paircaps._utils.checks import require_choice, require_within, shape_of
+from paircaps._utils.checks import require_choice, require_positive, require_within, shape_of
 from paircaps._utils.images import as_float
 from paircaps.votes.fold_norm import Statistics
 
@@ -117,7 +118,8 @@ def set_norm_momentum(module: nn.Module, momentum: float) -> None:
 def settling(module: nn.Module) -> Iterator[None]:
     """Context in which batch norm's running statistics become the plain mean over all batches that are computed in it.
 
-    The module is in train mode there, and has no gradients. Afterwards it has its momenta and modes of before.
+    The module is in train mode there, and has no gradients. Afterwards it has its momenta and modes of before; after an
+    error it has its statistics of before, too.
 
     Args:
         module: network whose batch norms are settled.
@@ -125,6 +127,7 @@ def settling(module: nn.Module) -> Iterator[None]:
     norms = [part for part in module.modules() if isinstance(part, _BatchNorm)]
     momenta = [norm.momentum for norm in norms]
     modes = [(part, part.training) for part in module.modules()]
+    before = [{name: value.clone() for name, value in norm.named_buffers(recurse=False)} for norm in norms]
     try:
         for norm in norms:
             norm.reset_running_stats()
@@ -132,6 +135,11 @@ def settling(module: nn.Module) -> Iterator[None]:
         module.train()
         with torch.no_grad():
             yield
+    except BaseException:
+        for norm, buffers in zip(norms, before, strict=True):
+            for name, value in buffers.items():
+                norm.get_buffer(name).copy_(value)
+        raise
     finally:
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
@@ -139,23 +147,26 @@ def settling(module: nn.Module) -> Iterator[None]:
             part.training = mode
 
 
-def settle(model: nn.Module, batches: Iterable[object]) -> None:
+def settle(model: nn.Module, batches: Iterable[object], limit: int | None = None) -> None:
     """Recompute the running statistics of batch norm from some training batches, with the weights as they are.
 
     In eval mode a network uses running statistics, which lag behind its weights: they are means over past steps. This
     replaces them by the mean over the given batches, so that the network predicts as it did in the last training step.
-    A dozen batches are enough.
+    A dozen batches are enough. After an error the statistics are as they were.
 
     Args:
         model: network to settle; its weights and its mode stay.
         batches: inputs (B, ...), tuples that begin with them, as a DataLoader gives, or batches of ``paircaps.data``.
+        limit: most batches to take; None for all of them.
 
     Raises:
-        ValueError: if there is no batch.
+        ValueError: if there is no batch, or the statistics of one are not finite.
     """
+    if limit is not None:
+        require_positive(limit=limit)
     count = 0
     with settling(model):
-        for batch in batches:
+        for batch in islice(batches, limit):
             images = batch[0] if isinstance(batch, tuple | list) else getattr(batch, "images", batch)
             if not isinstance(images, Tensor):
                 raise TypeError(
@@ -166,6 +177,9 @@ def settle(model: nn.Module, batches: Iterable[object]) -> None:
             count += 1
         if not count:
             raise ValueError("settle needs one batch at least, got none")
+        for name, value in model.named_buffers():
+            if "running_" in name and not bool(value.isfinite().all()):
+                raise ValueError(f"settle: the statistics of these batches are not finite, in {name}")
 
 
 def scale_and_shift(norm: _BatchNorm, mean: Tensor, variance: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:

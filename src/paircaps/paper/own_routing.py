@@ -26,7 +26,8 @@ def own_variant(name: str, options: Mapping[str, Any] | None = None) -> Variant:
         options: options of the routing.
     """
     model = {"routing": name, "routing_options": dict(options or {})}
-    return Variant(name, name, {"model": model, "loss": {"name": "auto"}}, own=True)
+    title = ", ".join([name, *(f"{key} = {value}" for key, value in (options or {}).items())])
+    return Variant(name, title, {"model": model, "loss": {"name": "auto"}}, own=True)
 
 
 def with_rows(experiment: Experiment, variants: Sequence[Variant]) -> Experiment:

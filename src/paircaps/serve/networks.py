@@ -8,7 +8,7 @@ import io
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal, TypeVar
 
 import torch
@@ -84,6 +84,8 @@ class ServedNetwork:
             channels=network.model.in_channels,
             fit=network.fitting().fit,
             invert=network.fitting().invert,
+            background=network.fitting().background,
+            certainty=network.certainty_kind,
             trained_on=self.trained_on,
             digits=_digits_of(self.trained_on),
             labels_per_image=spec.labels_per_image,
@@ -325,7 +327,7 @@ def _digits_of(dataset: str | None) -> Digits | None:
 def _trained_on(folder: Path) -> str | None:
     """Name of the dataset that a network was trained on; None if its files do not say."""
     dataset = read_metadata(folder).get("trained", {}).get("dataset")
-    return None if dataset is None else str(dataset)
+    return None if dataset is None else PurePath(str(dataset)).name  # of a folder, not where it was
 
 
 def _short(text: str) -> str:

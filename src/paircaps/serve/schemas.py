@@ -34,6 +34,8 @@ class ModelFacts(BaseModel):
     channels: int = Field(description="channels of its images: 1 for grey, 3 for colour")
     fit: str = Field(description="how pictures of another aspect ratio are fitted: crop, pad or stretch")
     invert: str = Field(description="whether dark and light are exchanged: never, always, or of light pictures: light")
+    background: int = Field(description="grey level behind transparent pixels, 0 to 255")
+    certainty: str = Field(description="how certainties come from activations: activation, as they are, or softmax")
     trained_on: str | None = Field(description="name of the dataset that it was trained on; null if not known")
     digits: Literal["handwritten", "printed"] | None = Field(
         description="digits that it was trained on: handwritten (MNIST) or printed (glyphs); null for neither"

@@ -82,6 +82,9 @@ def load_datasets(settings: Data) -> Datasets:
     name = tested_name(settings)
     test = open_dataset(name, "test", settings.folder, _with_on_error(name, settings, tested_options(settings)))
     _require_alike(whole, test)
+    if len(whole.classes) < 2:
+        alone = ", ".join(map(repr, whole.classes))
+        raise RecipeError(f"data.name: {whole!r} has one class alone, {alone}: there is nothing to tell apart")
     train, validation = hold_back(whole, settings.validation, settings.seed, settings.splits_by_class)
     validation = None if validation is None else validation.in_memory()
     return Datasets(train.in_memory(), validation, test.limit(settings.limit, settings.seed))

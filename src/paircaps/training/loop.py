@@ -23,6 +23,7 @@ from paircaps._utils.machine import describe_machine
 from paircaps._utils.plugins import noting_plugins
 from paircaps._utils.words import counted
 from paircaps.data import Batch
+from paircaps.data.registry import folder_path
 from paircaps.errors import ModelFileError, RecipeError, TrainingError
 from paircaps.model_files import load, read_metadata, save_model
 from paircaps.routing import Routing
@@ -42,7 +43,7 @@ from paircaps.training.failure import save_failure
 from paircaps.training.logging import ProgressDisplay, RunLog
 from paircaps.training.optimiser import create_optimiser
 from paircaps.training.prepare import prepare
-from paircaps.training.recipe import Recipe
+from paircaps.training.recipe import Data, Recipe
 from paircaps.training.resolve import resolve, set_threads, shared_recipe
 from paircaps.training.run_folder import RunFolder, locked_folder
 from paircaps.training.schedule import count_steps, images_per_step, rate, side_at, steps_per_epoch
@@ -98,6 +99,7 @@ def train(
         raise TypeError(f"recipe must be a Recipe, as load_recipe('glyphs') gives, got {recipe!r}")
     if extend and (fresh or hours is not None):
         raise RecipeError("--extend goes on with a run to the recipe's length, which --fresh and --hours do not")
+    _require_out_of_data(recipe.data, Path(out).expanduser())
     device = choose_device(recipe.run)
     with ExitStack() as stack:
         stack.enter_context(noting_plugins())
@@ -125,6 +127,14 @@ def train(
             if translated is None:
                 raise
             raise translated from error
+
+
+def _require_out_of_data(data: Data, out: Path) -> None:
+    """Refuse to write a run into a folder of pictures: its folders would be classes of the next training."""
+    for name in {data.name, data.test} - {None, ""}:
+        pictures = folder_path(str(name))
+        if pictures is not None and pictures.resolve() in (out.resolve(), *out.resolve().parents):
+            raise RecipeError(f"--out {out} lies in the folder of pictures {name}, whose subfolders are its classes")
 
 
 def _translate(error: RuntimeError | MemoryError) -> TrainingError | None:

@@ -109,6 +109,8 @@ class RunFolder:
             recipe = recipe_from_tree(with_keys_of_run(parse_toml(text, str(self.config))))
         except RecipeError as error:
             needed = plugin_sentence(self.path)
+            if not needed and "unknown" in str(error):  # a run that is not finished has not recorded its plug-ins
+                needed = ". If a plug-in brings it, name that with --plugin or in the variable PAIRCAPS_PLUGINS"
             raise TrainingError(f"{self.config}: no recipe of this version of paircaps: {error}{needed}") from None
         # runs of today say how their folders are split; earlier ones split by content
         return replace(recipe, data=recipe.data.split_by("content"))

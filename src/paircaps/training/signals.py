@@ -47,7 +47,7 @@ class StopSignals:
             self._before[number] = signal.signal(number, self._store)
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: BaseException | TracebackType | None) -> None:
         if not self._before:
             return
         for number, handler in self._before.items():
@@ -56,6 +56,10 @@ class StopSignals:
         self._sender.close()  # ends the thread
         self._listener.join()
         self._receiver.close()
+        if self.number and kind is None:
+            signal.raise_signal(
+                self.number
+            )  # it came after the block last looked: it is not for a next training to lose
 
     def _store(self, number: int, frame: FrameType | None) -> None:
         self.number = self.number or number

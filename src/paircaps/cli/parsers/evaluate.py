@@ -20,7 +20,7 @@ def declare_evaluate(parser: CommandParser) -> None:
         "folders", nargs="+", type=path, metavar="DIR", help="the --out of a training, or a folder of several"
     )
     add_data(parser, "a dataset, or a folder of pictures (default: the test images of the training)")
-    parser.add_argument("--split", default="test", help="split of the dataset (default: %(default)s)")
+    parser.add_argument("--split", help="split of the dataset (default: test; of a folder without one, all pictures)")
     parser.add_argument("--limit", type=whole_number(1), help="most images to evaluate, taken at random")
     parser.add_argument("--batch-size", type=whole_number(1), default=256, help="images at a time (%(default)s)")
     parser.add_argument(

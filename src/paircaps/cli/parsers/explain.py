@@ -63,7 +63,7 @@ def declare(parser: CommandParser) -> None:
         help="take only images of these classes of the dataset, such as 3,7 (default: of all)",
     )
     add_data(parser, "take images of this dataset, or folder of pictures")
-    parser.add_argument("--split", default="test", help="split of the dataset (default: %(default)s)")
+    parser.add_argument("--split", help="split of the dataset (default: test; of a folder without one, all pictures)")
     parser.add_argument("--count", type=whole_number(1, 100), help="images to take of a dataset (8; 1 for one file)")
     add_fitting(parser)
     add_dataset_option(parser)

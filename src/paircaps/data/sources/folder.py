@@ -22,12 +22,26 @@ from paircaps.data.dataset import Info, StoredDataset
 from paircaps.data.errors import DataError, os_data_error
 from paircaps.data.registry import FOLDER, register_dataset
 from paircaps.data.split import content_hash, share_of_each_class
-from paircaps.pictures import MAX_PIXELS, PILLOW_MOST, SUFFIXES, UNREAD, Fit, Fitting, decode_fitted, read_bytes
+from paircaps.pictures import (
+    MAX_PIXELS,
+    PILLOW_MOST,
+    SUFFIXES,
+    UNREAD,
+    UNREAD_KIND,
+    Fit,
+    Fitting,
+    decode_fitted,
+    read_bytes,
+)
 
 SPLITS = ("train", "test")
+WHOLE = "all"
+"""Split of all pictures of a folder that has no train/ and test/."""
+
 SPLIT_BY = ("class", "content")
 ON_ERROR = ("raise", "skip")
 _NAMED_MOST = 20
+_GO_ON = "on_error='skip' goes past such pictures (in a training: --data.on_error skip)"
 _BACKGROUND = 255
 """Grey level behind transparent pixels: white paper."""
 
@@ -52,7 +66,7 @@ def load_folder(
     """Read the pictures of a folder.
 
     Args:
-        split: train or test.
+        split: train or test; or all, of a folder without train/ and test/.
         root: path of the folder.
         image_size: side, or (height, width), that all pictures are scaled to.
         channels: 1 for grey, 3 for colour.
@@ -68,7 +82,7 @@ def load_folder(
             ``info.skipped`` has them all.
     """
     # arguments
-    require_choice("split", split, SPLITS)
+    require_choice("split", split, (*SPLITS, WHOLE))
     require_choice("channels", channels, (1, 3))
     require_choice("split_by", split_by, SPLIT_BY)
     require_choice("on_error", on_error, ON_ERROR)
@@ -94,7 +108,7 @@ def load_folder(
     pictures, images = _all_good(pictures, _in_threads(decode, pictures), skipped)
     if skipped:
         _require_every_class(folder, split, classes, pictures, "no picture of {} can be read in the {} split")
-        warnings.warn(f"{folder}: {_list_skipped(skipped)}", stacklevel=2)
+        warnings.warn(f"{folder}, {split} split: {_list_skipped(skipped)}", stacklevel=2)
     labels = torch.tensor([picture.label for picture in pictures])
     info = Info(folder.absolute().name, split, classes, fitting=fitting, skipped=tuple(skipped or ()))
     return StoredDataset(info, torch.stack(images), labels)
@@ -106,6 +120,7 @@ def _split_pictures(
     """Names of the classes, and the pictures of a split."""
     inside = _subfolders(folder)
     if set(SPLITS) <= set(inside):
+        require_choice(f"split of {folder}", split, SPLITS)
         classes = tuple(_subfolders(folder / "train"))
         strangers = set(_subfolders(folder / split)) - set(classes)
         if strangers:
@@ -116,6 +131,8 @@ def _split_pictures(
         raise DataError(f"{folder}: has {present}/ alone; train/ and test/ go together, or neither")
     classes = tuple(inside)
     pictures = _pictures(folder, classes, True, skipped)
+    if split == WHOLE:
+        return classes, pictures
     hashed = _in_threads(lambda path: content_hash(read_bytes(path), seed), pictures)
     pictures, hashes = _all_good(pictures, hashed, skipped)
     if split_by == "class":
@@ -167,9 +184,9 @@ def _picture_files(folder: Path, skipped: list[str] | None) -> list[Path]:
         folders[:] = sorted(name for name in folders if not _is_hidden(name))
         for path in (Path(place, name) for name in sorted(names) if not _is_hidden(name)):
             if path.suffix.lower() in UNREAD:
-                reason = f"{path}: pictures of this kind are not read; convert it to PNG, JPEG, BMP or WebP"
+                reason = f"{path}: {UNREAD_KIND}"
                 if skipped is None:
-                    raise DataError(reason)
+                    raise DataError(f"{reason}; {_GO_ON}")
                 skipped.append(reason)
             if path.suffix.lower() in SUFFIXES:
                 found.append(path)
@@ -212,7 +229,7 @@ def _all_good(
     """
     bad = [str(result) for result in results if isinstance(result, DataError)]
     if bad and skipped is None:
-        raise DataError("\n".join(_first_lines(bad)))
+        raise DataError("\n".join([*_first_lines(bad), _GO_ON]))
     if skipped is not None:
         skipped += bad
     good = [pair for pair in zip(pictures, results, strict=True) if not isinstance(pair[1], DataError)]

@@ -244,13 +244,14 @@ export function isLight(picture) {
 }
 
 // Scales a picture down to what the board can show, since undo keeps many of them.
-export function smaller(picture) {
+export function smaller(picture, background) {
   const scale = Math.min(1, (3 * LONG_SIDE) / Math.max(picture.width, picture.height));
   const canvas = document.createElement("canvas");
   canvas.width = Math.max(1, Math.round(picture.width * scale));
   canvas.height = Math.max(1, Math.round(picture.height * scale));
   const context = canvas.getContext("2d");
-  context.fillRect(0, 0, canvas.width, canvas.height); // transparent pixels become black
+  context.fillStyle = `rgb(${background}, ${background}, ${background})`; // behind transparent pixels
+  context.fillRect(0, 0, canvas.width, canvas.height);
   context.imageSmoothingQuality = "high";
   context.drawImage(picture, 0, 0, canvas.width, canvas.height);
   picture.close?.();

@@ -4,7 +4,7 @@ import { Pad, isLight, smaller } from "/pad.js";
 import { sliders } from "/sliders.js";
 import { copy, fileName, save, snapshot } from "/snapshot.js";
 import { $, bars, element, map, others, pen, percent } from "/view.js";
-import { invitation, trainedNote, words } from "/words.js";
+import { certaintyNote, invitation, trainedNote, words } from "/words.js";
 
 const state = {
   models: [],
@@ -69,8 +69,8 @@ const ask = latest("says", async () => {
   try {
     answer = source ? await predict(source.file, source.invert) : await predict(await pad.file(), false);
   } catch (error) {
-    if (!source?.shown || pad.source !== source) throw error;
-    pad.source = null; // too many pixels for the server, perhaps: the board's copy of it is small
+    if (!source?.shown || pad.source !== source || !/too (many|large|long)/.test(error.message)) throw error;
+    pad.source = null; // the board's copy of it is small
     pad.paint(inverts(pad.picture));
     $("invert").checked = pad.inverted;
     answer = await predict(await pad.file(), false);
@@ -267,7 +267,7 @@ function showWords(model) {
   $("reset").textContent = said.reset;
   $("reconstruction").alt = said.alt;
   $("activations-label").textContent = said.activations;
-  $("bars-note").textContent = said.bars;
+  $("bars-note").textContent = `${certaintyNote(model)} ${said.bars}`;
   $("trained-note").textContent = trainedNote(model);
   $("invitation").textContent = invitation(model);
   $("facts").textContent = `${facts(model)}.`;
@@ -294,7 +294,7 @@ async function take(file) {
   }
   if (turn !== taken) return; // another picture was chosen meanwhile
   state.label = null;
-  picture = smaller(picture);
+  picture = smaller(picture, state.model.background);
   if (shown && file.size > state.largest) pad.show(picture, inverts(picture), null);
   else pad.show(picture, false, { file, invert: null, shown });
 }
@@ -331,8 +331,8 @@ function listen() {
   });
   window.addEventListener("hashchange", () => choose(namedInAddress()));
   document.addEventListener("keydown", (event) => {
-    // without focus on the board, only digits are taken: other keys scroll the page
-    if (event.target === document.body && /^[0-9]$/.test(event.key)) pad.key(event);
+    // without focus on the board, only digits are taken, wherever the focus is: other keys scroll the page, or move a slider
+    if (event.target !== pad.canvas && /^[0-9]$/.test(event.key)) pad.key(event);
   });
   document.addEventListener("paste", (event) => take(event.clipboardData.files[0]));
   for (const kind of ["dragover", "dragleave", "drop"]) {

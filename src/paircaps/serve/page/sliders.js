@@ -1,6 +1,6 @@
 // Sliders of a pose: those that change most first, named by what they follow, each with a button that wiggles it.
 
-import { element } from "/view.js";
+import { decimal, element } from "/view.js";
 import { sliderMeaning, sliderName } from "/words.js";
 
 const MOST = 16;
@@ -35,7 +35,7 @@ export function sliders(box, model, moved) {
   function put(made, value) {
     made.value = value; // the element rounds it
     made.input.value = value;
-    made.output.textContent = value.toFixed(2);
+    made.output.textContent = decimal(value);
     moved(made.slider.dimension, value);
   }
 
@@ -80,7 +80,7 @@ export function sliders(box, model, moved) {
       made.item.dataset.dimension = dimension;
       button.setAttribute("aria-label", `wiggle ${name.textContent} ${number.textContent}`.trim());
       input.disabled = button.disabled = !pose || !model.draws;
-      output.textContent = pose ? pose[dimension].toFixed(2) : "";
+      output.textContent = pose ? decimal(pose[dimension]) : "";
       if (!pose) continue;
       const [low, high] = [model.pose_low[label][dimension], model.pose_high[label][dimension]];
       made.usual = [low, high];

@@ -36,7 +36,7 @@ export function bars(list, classes, chosen) {
       const { button, fill, value, activation } = rows[place];
       fill.style.transform = `scaleX(${answer ? answer.certainty[name] : 0})`;
       value.textContent = answer ? percent(answer.certainty[name]) : "";
-      activation.textContent = answer ? answer.activations[name].toFixed(2) : "";
+      activation.textContent = answer ? decimal(answer.activations[name]) : "";
       button.setAttribute("aria-pressed", String(answer?.looked_at === name));
     }
   };
@@ -59,6 +59,9 @@ export function others(list, names, chosen) {
     return differ;
   };
 }
+
+// A number with two decimals and a true minus sign; nothing is -0.00.
+export const decimal = (value) => (Math.abs(value) < 0.005 ? 0 : value).toFixed(2).replace("-", "\u2212");
 
 export const percent = (value) => `${Math.round(100 * value)}\u00a0%`;
 

@@ -10,7 +10,7 @@ const CAPSULES = {
   alt: "Reconstruction of the drawing from its pose",
   pose: (name) => `The pose of ${name}. Move a slider, or let it wiggle, and watch what it changes here.`,
   activations: "show activations",
-  bars: "The numbers are certainties. Click a class to see the pose, reconstruction and agreement of its capsule.",
+  bars: "Click a class to see the pose, reconstruction and agreement of its capsule.",
   map: (name) => `Orange marks where the agreement on ${name} comes from, blue what is against it.`,
   noMap: "Its routing does not tell where the agreement comes from.",
 };
@@ -25,10 +25,16 @@ const POOLING = {
   alt: "Reconstruction of the drawing from its features",
   pose: () => "The features of the drawing. Move a slider, or let it wiggle, and watch what it changes here.",
   activations: "show class scores",
-  bars: "The numbers are certainties. All classes are scored from the same features.",
+  bars: "All classes are scored from the same features.",
   map: () => "",
   noMap: "A pooling network: it does not keep where in the drawing a score comes from.",
 };
+
+// What the numbers beside the bars are.
+export const certaintyNote = ({ certainty }) =>
+  certainty === "activation"
+    ? "The numbers are certainties, each of its own: they need not add up to 100\u00a0%."
+    : "The numbers are certainties, and add up to 100\u00a0%.";
 
 export const words = (model) => (model.routing === null ? POOLING : CAPSULES);
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from paircaps._utils.summary import Summary, summarise
+from paircaps.errors import PaircapsError
 from paircaps.models import is_pooling_twin
 from paircaps.training.compare.runs import ComparedRun, read_run
 from paircaps.training.recipe import Recipe
@@ -35,8 +36,8 @@ class SeedGroup:
 
     @property
     def name(self) -> str:
-        """Names of the runs, with what they have in common written once: ``fm/seed-{0,1,2}``."""
-        return joined_names([run.name for run in self.runs])
+        """Names of the finished runs, or of all if none is, with what they share written once: ``fm/seed-{0,1,2}``."""
+        return joined_names([run.name for run in self.finished or self.runs])
 
     @property
     def recipe(self) -> Recipe:
@@ -121,20 +122,28 @@ class Comparison:
         return notes
 
 
-def compare_runs(places: Iterable[Path]) -> list[Comparison]:
+def compare_runs(places: Iterable[Path], unreadable: list[PaircapsError] | None = None) -> list[Comparison]:
     """Read runs and compare those that are tested on the same dataset.
 
     Args:
         places: folders of runs, or folders that contain some.
+        unreadable: list that gets the error of every run that cannot be read; None raises the first one.
 
     Returns:
         A comparison for each dataset; datasets and groups are in the order in which their first run was given.
 
     Raises:
-        PaircapsError: if a place has no run, or a file of a run is damaged.
+        PaircapsError: if a place has no run, or a file of a run is damaged and ``unreadable`` is None.
     """
     datasets: list[list[ComparedRun]] = []
-    for run in (read_run(name, folder) for name, folder in find_runs(places).items()):
+    for name, folder in find_runs(places).items():
+        try:
+            run = read_run(name, folder)
+        except PaircapsError as error:
+            if unreadable is None:
+                raise
+            unreadable.append(error)
+            continue
         same = next((runs for runs in datasets if all(_is_same_data(run, other) for other in runs)), None)
         if same is None:
             datasets.append([run])
