@@ -53,7 +53,7 @@ README = Path(__file__).parents[1] / "README.md"
 def train_plainly(model, steps=200):
     """Two hundred steps of Adam on glyphs; the accuracy in eval mode, with statistics of a batch, and settled."""
     torch.manual_seed(0)
-    loader = DataLoader(load_dataset("glyphs", length=32 * steps), batch_size=32)
+    loader = DataLoader(load_dataset("glyphs", length=128 * steps), batch_size=128)
     optimiser = torch.optim.Adam(model.parameters(), 1e-3)
     for images, labels in loader:
         optimiser.zero_grad()

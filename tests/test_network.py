@@ -182,8 +182,8 @@ def test_what_is_no_picture_is_refused(network, pictures):
     with pytest.raises(TypeError, match=r"images must be a tensor, got str; predict\(...\) takes picture files"):
         network.classify("p0.png")
     (pictures / "cut.png").write_bytes((pictures / "p0.png").read_bytes()[:200])
-    with pytest.raises(DataError, match=r"cut.png: damaged picture"):
-        network.predict(Image.open(pictures / "cut.png"))
+    with Image.open(pictures / "cut.png") as cut, pytest.raises(DataError, match=r"cut.png: damaged picture"):
+        network.predict(cut)
     with pytest.raises(ValueError, match=r"\(C, H, W\) or \(B, C, H, W\), got \(16, 16\)"):
         network.predict(torch.rand(16, 16))
 

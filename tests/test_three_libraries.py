@@ -90,7 +90,7 @@ with tempfile.TemporaryDirectory() as folder:
     save_model(Path(folder), network, {})
     again = paircaps.load(folder)
 images = torch.randint(0, 256, (2, 1, 16, 16), dtype=torch.uint8)
-assert torch.equal(network.classify(images), again.predict(images))
+assert torch.equal(network.classify(images), again.classify(images))
 paircaps.testing.check_routing(paircaps.FMAgreement(3), out_capsules=3)
 print("done")
 """

@@ -267,7 +267,11 @@ def test_predict(trained, run, tmp_path):
     code, out, err = run("predict", trained, tmp_path, tmp_path / "none.png", "--json")
     assert code == 1
     rows = [json.loads(line) for line in out.splitlines()]
-    assert [sorted(row) for row in rows] == [["error", "file"], ["activations", "class", "file"], ["error", "file"]]
+    assert [sorted(row) for row in rows] == [
+        ["error", "file"],
+        ["activations", "certainty", "class", "file"],
+        ["error", "file"],
+    ]
     code, out, err = run("predict", trained, tmp_path / "bad.png", tmp_path / "good.png")
     assert code == 1
     assert "bad.png: not a PNG" in err

@@ -36,7 +36,7 @@ def test_an_extra_must_not_hide_what_a_dataset_has():
 def test_a_dataset_is_a_torch_dataset():
     data = stored()
     image, label = data[-1]
-    assert torch.equal(image, data.images[8])
+    assert torch.equal(image, data.images[8] / 255)
     assert label == 2
     assert len(list(data)) == 9
     for several in (slice(0, 3), [1, 2], "1"):

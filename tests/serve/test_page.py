@@ -294,7 +294,7 @@ def test_numbers_are_certainties_and_activations_are_shown_on_demand(open_page):
     assert not page.locator("#bars .activation").first.is_visible()
     page.locator("#show-activations").check()
     assert page.locator("#bars .activation").first.is_visible()
-    assert all(float(text) < 10 for text in page.locator("#bars .activation").all_inner_texts())
+    assert all(float(text.replace("−", "-")) < 10 for text in page.locator("#bars .activation").all_inner_texts())
     page.locator("#models label", has_text="dynamic").click()
     answered(page, EMPTY)
     assert page.locator("#bars .activation").first.is_visible(), "also of the next network"

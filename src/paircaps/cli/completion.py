@@ -136,7 +136,9 @@ def _options(parser: CommandParser) -> list[Candidate]:
     found = []
     for action in parser._get_optional_actions():
         if action.help != argparse.SUPPRESS:
-            found.append((action.option_strings[-1], _one_line(parser, action)))
+            both = isinstance(action, argparse.BooleanOptionalAction)  # --invert and --no-invert
+            for name in action.option_strings if both else action.option_strings[-1:]:
+                found.append((name, _one_line(parser, action)))
     return found
 
 
