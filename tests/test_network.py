@@ -164,7 +164,7 @@ def test_several_pictures_give_a_list(network, pictures):
     paths = [pictures / f"p{number}.png" for number in range(3)]
     one_by_one = [network.predict(path) for path in paths]
     images = torch.stack([torch.from_numpy(np.asarray(Image.open(path)).copy())[None] for path in paths])
-    for many in (pictures, paths, tuple(map(str, paths)), images, [images[0], paths[1], Image.open(paths[2])]):
+    for many in (pictures, paths, tuple(map(str, paths)), images, [images[0] / 255, paths[1], Image.open(paths[2])]):
         predictions = network.predict(many)
         assert [each.labels for each in predictions] == [each.labels for each in one_by_one]
         assert [each.activation for each in predictions] == pytest.approx([each.activation for each in one_by_one])

@@ -346,8 +346,9 @@ class Network(nn.Module):
         device = next(self.parameters()).device
         for first in range(0, len(images), _AT_ONCE):
             few = images[first : first + _AT_ONCE]
+            batch = torch.stack([as_float(image) for _, image in few]).to(device)  # bytes and floats may come together
             with self.evaluating():
-                activation = self(torch.stack([image for _, image in few]).to(device)).activation.float().cpu()
+                activation = self(batch).activation.float().cpu()
             chosen = most_active(activation, self.spec.labels_per_image).reshape(len(few), -1)
             by_class = partial(zip, self.classes, strict=True)
             for (name, _), labels, values, certain in zip(
