@@ -15,8 +15,8 @@ def touched_first():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 changed = sys.argv[1] == "keep" and keep_freed_memory({})
-touched_first()
-print(changed, touched_first())
+# the first pieces may lack the few bytes by which the next one is aligned, if something small lies beside them
+print(changed, min([touched_first() for _ in range(8)][1:]))
 """
 
 
@@ -31,8 +31,8 @@ def test_large_memory_is_cleared_by_the_system_only_once():
         words = [sys.executable, "-c", LARGE, how]
         return subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
 
-    # now and then the heap cannot grow where the system has put it, and such a process keeps nothing
-    kept, returned = [pages("keep") for _ in range(4)], pages("default")
+    # where the system puts the heap differs from process to process, and with it what lies beside a piece
+    kept, returned = [pages("keep") for _ in range(5)], pages("default")
     if kept[0][0] != "True":
         pytest.skip("another library than glibc")
     assert min(int(count) for _, count in kept) < 0.01 * int(returned[1])
