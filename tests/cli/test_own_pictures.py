@@ -1,5 +1,6 @@
 """Pictures of one's own: the same file is the same tensor in training, evaluation, prediction and explanation."""
 
+import argparse
 import json
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from PIL import Image
 
 import paircaps
 from paircaps.cli import main
+from paircaps.cli.datasets import named_or_own
+from paircaps.pictures import find_pictures
 from paircaps.training.datasets import own_dataset
 
 SIZES = [(40, 21), (17, 50), (33, 33), (64, 24), (90, 31)]
@@ -154,3 +157,25 @@ def test_a_folder_and_another_dataset_are_one_too_many(run, pictures, tmp_path):
     code, _, said = run("train", f"{pictures}/", "--data.name", "glyphs", "--out", tmp_path / "run")
     assert code == 2
     assert "is a folder of pictures, and --data.name glyphs another: give one of them" in said
+
+
+def test_a_folder_of_ink_on_paper_is_inverted_alike_by_evaluate_and_predict(trained, tmp_path):
+    # `predict` inverted what is light at its edges, `evaluate --data` took it as it was
+    for name in ("model.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((trained / name).read_bytes())
+    metadata = json.loads((tmp_path / "model.json").read_text())
+    metadata["preparation"]["fitting"] = {"fit": "pad", "background": 0, "invert": "light"}
+    (tmp_path / "model.json").write_text(json.dumps(metadata))
+    for label in ("bright", "dim"):
+        (tmp_path / "paper" / label).mkdir(parents=True)
+        for number in range(3):
+            picture = Image.new("RGBA", (30, 18), (240, 240, 240, 255))
+            picture.paste((10 * number, 0, 0, 255), (8, 4, 20, 14))
+            picture.putpixel((15, 9), (0, 0, 0, 0))
+            picture.save(tmp_path / "paper" / label / f"{number}.png")
+    network = paircaps.load(tmp_path)
+    options = argparse.Namespace(data=str(tmp_path / "paper"), data_dir=None, option=[])
+    evaluated = named_or_own(network, tmp_path, options, None)
+    predicted = [network.read_picture(source) for source in find_pictures([options.data])]
+    assert all(picture.inverted for picture in predicted)
+    assert torch.equal(evaluated.images, torch.stack([picture.image for picture in predicted]))

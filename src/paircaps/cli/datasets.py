@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from paircaps.data import ImageDataset, load_dataset
@@ -54,7 +55,7 @@ def named_or_own(network: Network, folder: Path, options: argparse.Namespace, sp
 def _as_trained(network: Network) -> dict[str, object]:
     """Options of a folder of pictures that make its images those that the network was trained for."""
     wanted = network.spec.preparation
-    return {"image_size": wanted.size, "channels": wanted.channels, "fit": network.fitting().fit}
+    return {"image_size": wanted.size, "channels": wanted.channels, **asdict(network.fitting())}
 
 
 def say_other_fitting(network: Network, options: argparse.Namespace) -> None:

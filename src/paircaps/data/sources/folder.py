@@ -30,6 +30,7 @@ from paircaps.pictures import (
     UNREAD_KIND,
     Fit,
     Fitting,
+    Inversion,
     decode_fitted,
     read_bytes,
 )
@@ -42,8 +43,6 @@ SPLIT_BY = ("class", "content")
 ON_ERROR = ("raise", "skip")
 _NAMED_MOST = 20
 _GO_ON = "on_error='skip' goes past such pictures (in a training: --data.on_error skip)"
-_BACKGROUND = 255
-"""Grey level behind transparent pixels: white paper."""
 
 
 class _Picture(NamedTuple):
@@ -57,6 +56,8 @@ def load_folder(
     image_size: int | tuple[int, int] = 32,
     channels: int = 3,
     fit: Fit = "crop",
+    background: int = 255,
+    invert: Inversion = "never",
     seed: int = 0,
     test_fraction: float = 0.2,
     max_pixels: int = MAX_PIXELS,
@@ -71,6 +72,9 @@ def load_folder(
         image_size: side, or (height, width), that all pictures are scaled to.
         channels: 1 for grey, 3 for colour.
         fit: how a picture of another aspect is fitted: ``"crop"``, ``"pad"`` or ``"stretch"``.
+        background: grey level behind transparent pixels; 255 is white paper.
+        invert: whether dark and light are exchanged: ``"never"``, ``"always"``, or of pictures that are ``"light"`` at
+            their edges.
         seed: seed of the split, where the folder has no train/ and test/.
         test_fraction: share of the pictures that goes to the test split there. Two copies of one are never on both
             sides.
@@ -88,7 +92,7 @@ def load_folder(
     require_choice("on_error", on_error, ON_ERROR)
     require_within("max_pixels", max_pixels, 1, PILLOW_MOST)
     require_whole(seed=seed)
-    size, fitting = height_and_width("image_size", image_size), Fitting(fit, _BACKGROUND)
+    size, fitting = height_and_width("image_size", image_size), Fitting(fit, background, invert)
     if not isinstance(test_fraction, float | int) or not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction must be between 0 and 1, got {test_fraction!r}")
     if root is None:

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from paircaps._utils.text_tables import shortened as shortened_text
+
 WARM, COLD = "#ff7a18", "#2f8fff"
 """Colours of values for a class and of values against it."""
 
@@ -74,8 +76,7 @@ def _ends(centres: Tensor) -> tuple[float, float]:
 
 def shortened(text: str, most: int = 18) -> str:
     """Cut out the middle of a name longer than ``most`` characters; control characters become spaces."""
-    text = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
-    return text if len(text) <= most else f"{text[: most // 2 - 1]}…{text[-(most - most // 2) :]}"
+    return shortened_text(" ".join("".join(sign if sign.isprintable() else " " for sign in text).split()), most)
 
 
 def set_title(figure: Any, text: str) -> None:
