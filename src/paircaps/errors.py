@@ -5,6 +5,19 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+__all__ = [
+    "CheckpointError",
+    "DataError",
+    "FolderBusyError",
+    "MissingExtraError",
+    "ModelFileError",
+    "PaircapsError",
+    "PluginError",
+    "RecipeError",
+    "Stopped",
+    "TrainingError",
+]
+
 
 class PaircapsError(Exception):
     """Base class; the message says what was wrong, with the value, and what is allowed."""

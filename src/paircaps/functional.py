@@ -30,6 +30,25 @@ from paircaps._utils.checks import (
 from paircaps._utils.labels import one_hot, require_indices
 from paircaps._utils.precision import in_full_precision
 
+__all__ = [
+    "Capsules",
+    "agreement_of_sums",
+    "dynamic_coupling",
+    "dynamic_routing",
+    "em_coupling",
+    "em_routing",
+    "fm_agreement",
+    "fm_capsules",
+    "margin_loss",
+    "matrix_votes",
+    "pairwise_agreement",
+    "reconstruction_loss",
+    "squash",
+    "uniform_routing",
+    "vector_votes",
+    "vote_sums",
+]
+
 ABSENT = 1e-12
 """Length below which a vector counts as absent: its direction shrinks to zero instead of being noise."""
 

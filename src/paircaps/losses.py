@@ -15,6 +15,13 @@ from paircaps._utils.labels import one_hot
 from paircaps.functional import margin_loss, reconstruction_loss
 from paircaps.network import DECODERS, Network, most_active
 
+__all__ = [
+    "BatchLoss",
+    "Loss",
+    "Losses",
+    "Objective",
+]
+
 ClassLoss = Callable[[Tensor, Tensor], Tensor]
 """From activations (B, J) and labels, (B,) or (B, D), to the sum of the class losses of all images."""
 

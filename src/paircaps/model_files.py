@@ -23,6 +23,14 @@ from paircaps.errors import ModelFileError
 from paircaps.network import Network, NetworkSpec, Preparation
 from paircaps.pictures import Fitting
 
+__all__ = [
+    "find_models",
+    "load",
+    "load_without_weights",
+    "read_metadata",
+    "save_model",
+]
+
 WEIGHTS, METADATA = "model.safetensors", "model.json"
 FORMAT, VERSION = "paircaps-model", 1
 _MOST_METADATA_BYTES = 16 << 20

@@ -29,6 +29,13 @@ if TYPE_CHECKING:
     Picture = str | PathLike[str] | bytes | Image | Tensor
     """A picture file or its content, a folder, an image of Pillow, or a tensor (C, H, W) or (B, C, H, W)."""
 
+__all__ = [
+    "Network",
+    "NetworkSpec",
+    "Prediction",
+    "Preparation",
+]
+
 DECODERS = ("none", "deconv", "dense")
 CERTAINTIES = ("softmax", "activation")
 _AT_ONCE = 64

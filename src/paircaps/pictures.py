@@ -27,6 +27,16 @@ from paircaps.errors import DataError, os_data_error
 if TYPE_CHECKING:
     from PIL import Image
 
+__all__ = [
+    "FittedPicture",
+    "Fitting",
+    "PictureSource",
+    "decode_fitted",
+    "decode_picture",
+    "find_pictures",
+    "fit_picture",
+]
+
 SUFFIXES = {".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".webp"}
 UNREAD = {".gif", ".tif", ".tiff", ".svg", ".heic", ".heif", ".avif", ".jxl", ".jp2", ".ico", ".psd", ".tga"}
 """Suffixes of picture formats that are not read; such a file among the pictures is an error."""
@@ -177,7 +187,7 @@ def decode_picture(
     max_pixels: int = MAX_PIXELS,
     max_memory: int | None = None,
 ) -> Tensor:
-    """Decode a picture to (channels, *size) in uint8.
+    """Decode a picture to (channels, height, width) in uint8.
 
     Args:
         content: bytes of a PNG, JPEG, BMP or WebP file, whatever its name says; of an animation, the first picture.
@@ -202,7 +212,7 @@ def decode_fitted(
     max_pixels: int = MAX_PIXELS,
     max_memory: int | None = None,
 ) -> FittedPicture:
-    """Decode a picture to (channels, *size) in uint8; arguments as for :func:`decode_picture`, with one fitting."""
+    """Decode a picture to (channels, height, width) in uint8; like :func:`decode_picture`, with one fitting."""
     require_extra("reading pictures", "PIL")
     from PIL import Image, UnidentifiedImageError
 

@@ -22,6 +22,21 @@ from paircaps.functional import Capsules
 from paircaps.routing import Routing
 from paircaps.votes import LazyVotes, VectorVotes
 
+__all__ = [
+    "assert_capsules",
+    "assert_evidence",
+    "assert_finite",
+    "assert_free_leading_dims",
+    "assert_gradients",
+    "assert_matches_oracle",
+    "assert_permutation_invariant",
+    "assert_shortcut",
+    "check_routing",
+    "hard_votes",
+    "random_votes",
+    "warn_if_bounded",
+]
+
 AnyRouting = Callable[[Tensor, Tensor | None], Capsules]
 Oracle = Callable[[Tensor, Tensor], Capsules]
 
@@ -55,7 +70,7 @@ def random_votes(
     dtype: torch.dtype = torch.float64,
     seed: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Random votes (*leading, I, J, K), normally distributed, and activations (*leading, I) in 0.1..0.9."""
+    """Random votes (..., I, J, K), normally distributed, and activations (..., I) in 0.1..0.9."""
     generator = torch.Generator().manual_seed(seed)
     votes = torch.randn(*leading, children, out_capsules, pose_dim, generator=generator, dtype=torch.float64)
     activation = 0.1 + 0.8 * torch.rand(*leading, children, generator=generator, dtype=torch.float64)

@@ -134,7 +134,7 @@ class CentreCrop(Augmentation):
         height_and_width("size", self.size)
 
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
-        """Cut out the middle, (B, C, *size)."""
+        """Cut out the middle, (B, C, height, width)."""
         return middle(images, _window_size(self, images, self.size, 0))
 
 

@@ -44,7 +44,7 @@ class CapsuleNorm(nn.BatchNorm1d):
         self.shape = tuple(shape)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalise (..., *shape), any number of leading axes."""
+        """Normalise a tensor whose last axes have the shape of this norm; any number of leading axes."""
         if tuple(input.shape[-len(self.shape) :]) != self.shape:
             raise ValueError(f"expected a tensor of (..., {str(self.shape)[1:]}, got {shape_of(input)}")
         self._require_several(input.numel() // self.num_features, shape_of(input))

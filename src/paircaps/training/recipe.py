@@ -23,6 +23,19 @@ from paircaps.losses import Loss
 from paircaps.models import is_model, list_models
 from paircaps.routing import is_routing, list_routings
 
+__all__ = [
+    "Augment",
+    "Data",
+    "Evaluate",
+    "Loss",
+    "Model",
+    "Optimiser",
+    "Recipe",
+    "Run",
+    "Schedule",
+    "Train",
+]
+
 LARGE = 1e12
 AUTO = "auto"
 """Word for a value that is decided when a run begins."""

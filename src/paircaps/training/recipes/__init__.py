@@ -13,6 +13,12 @@ from paircaps.errors import RecipeError
 from paircaps.training.recipe import Recipe
 from paircaps.training.recipe_io import RecipeTree, merge, parse_toml, recipe_from_tree, with_present_keys
 
+__all__ = [
+    "list_recipes",
+    "load_recipe",
+    "register_recipe",
+]
+
 _SHIPPED = resources.files("paircaps.training.recipes")
 _BASE = "base"
 """Key of a recipe that names the recipe whose values it changes."""
