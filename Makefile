@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format clean
+.PHONY: demo test lint format docs clean
 
 demo: $(VENV)/.installed
 	$(BIN)/paircaps demo
@@ -20,6 +20,9 @@ lint: $(VENV)/.installed-dev
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(VENV)/.installed-dev
+	$(BIN)/sphinx-build -W --keep-going -c docs . build/site
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

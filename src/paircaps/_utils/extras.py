@@ -33,12 +33,12 @@ def require_extra(purpose: str, *modules: str, extra: str = "train") -> None:
     Raises:
         MissingExtraError: with the command that installs what is missing.
     """
-    missing = missing_modules(extra, *modules)
+    missing = missing_packages(extra, *modules)
     if missing:
         raise MissingExtraError(_sentence(purpose, missing, extra))
 
 
-def missing_modules(extra: str, *modules: str) -> list[str]:
+def missing_packages(extra: str, *modules: str) -> list[str]:
     """Distributions of an extra that are not installed.
 
     Args:

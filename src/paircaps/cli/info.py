@@ -7,7 +7,7 @@ import platform
 
 import torch
 
-from paircaps._utils.extras import EXTRAS, missing_modules
+from paircaps._utils.extras import EXTRAS, missing_packages
 from paircaps._utils.machine import describe_machine
 from paircaps._utils.text_tables import column_widths, text_line
 
@@ -29,5 +29,5 @@ def run(options: argparse.Namespace) -> int:
 
 def _state(extra: str) -> str:
     """Whether an extra is installed, or what it lacks."""
-    missing = missing_modules(extra)
+    missing = missing_packages(extra)
     return f"lacks {', '.join(missing)}" if missing else "installed"
