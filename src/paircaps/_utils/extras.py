@@ -55,7 +55,8 @@ def extra_imports(purpose: str, extra: str = "train") -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise MissingExtraError(_sentence(purpose, [_distribution((error.name or "a package").split(".")[0])], extra)) from None
+        package = _distribution((error.name or "a package").split(".")[0])
+        raise MissingExtraError(_sentence(purpose, [package], extra)) from None
 
 
 def _distribution(module: str) -> str:
