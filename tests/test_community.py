@@ -153,9 +153,10 @@ def code_on(path):
         return "\n".join(step["run"] for step in steps(read_yaml(path)) if "run" in step).splitlines()
     if path.suffix != ".md":
         return text.splitlines()
-    blocks = re.findall(r"^```(?:sh)?\n(.*?)^```$", text, flags=re.S | re.M)
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", text, flags=re.S | re.M)
+    lines = [line for language, block in blocks if language in ("", "sh") for line in block.splitlines()]
     prose = re.sub(r"^```.*?^```$", "", text, flags=re.S | re.M)
-    return [*"\n".join(blocks).splitlines(), *re.findall(r"`([^`\n]+)`", prose)]
+    return [*lines, *re.findall(r"`([^`\n]+)`", prose)]
 
 
 def targets_on(path):
@@ -219,8 +220,7 @@ def test_a_command_that_is_named_has_these_options(words):
 
 
 def test_commands_are_found():
-    assert len(commands_on(GUIDE)) >= 5
-    assert ("info",) in commands_on(GUIDE)
+    assert {words[0] for words in commands_on(GUIDE)} >= {"data", "train", "compare", "report", "info"}
     assert ("info",) in commands_on(GITHUB / "ISSUE_TEMPLATE" / "bug.yml")
 
 
