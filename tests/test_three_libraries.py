@@ -106,6 +106,7 @@ def test_help_and_version_work(bare):
     assert paircaps.__version__ in run(bare, "-m", "paircaps", "--version")[0]
     assert "| fm |" in run(bare, "-m", "paircaps", "estimate", "resnet-caps-small", "--batch", "2")[0]
     assert "usage: paircaps evaluate" in run(bare, "-m", "paircaps", "evaluate", "--help")[0]
+    assert "extra tensorboard  lacks docstring-parser, " in run(bare, "-m", "paircaps", "info")[0]
 
 
 COMMANDS = [

@@ -14,8 +14,12 @@ _DISTRIBUTIONS = {"PIL": "pillow"}
 _TRAIN = (
     *("docstring_parser", "filelock", "jinja2", "jsonargparse", "matplotlib", "PIL", "pooch", "requests", "tqdm"),
 )
-EXTRAS = {"train": _TRAIN, "serve": (*_TRAIN, "fastapi", "python_multipart", "uvicorn")}
-"""Modules of the extras that commands need; pyproject.toml has their versions."""
+EXTRAS = {
+    "train": _TRAIN,
+    "serve": (*_TRAIN, "fastapi", "python_multipart", "uvicorn"),
+    "tensorboard": (*_TRAIN, "tensorboard"),
+}
+"""Modules of the extras; pyproject.toml has their versions."""
 
 
 def require_extra(purpose: str, *modules: str, extra: str = "train") -> None:
@@ -29,9 +33,20 @@ def require_extra(purpose: str, *modules: str, extra: str = "train") -> None:
     Raises:
         MissingExtraError: with the command that installs what is missing.
     """
-    missing = [module for module in modules or EXTRAS[extra] if not _is_installed(module)]
+    missing = missing_packages(extra, *modules)
     if missing:
         raise MissingExtraError(_sentence(purpose, missing, extra))
+
+
+def missing_packages(extra: str, *modules: str) -> list[str]:
+    """Distributions of an extra that are not installed.
+
+    Args:
+        extra: name of the extra.
+        modules: names of top-level modules to look for; without them, all of the extra.
+    """
+    missing = [module for module in modules or EXTRAS[extra] if not _is_installed(module)]
+    return [_distribution(module) for module in missing]
 
 
 @contextmanager
@@ -40,13 +55,18 @@ def extra_imports(purpose: str, extra: str = "train") -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise MissingExtraError(_sentence(purpose, [(error.name or "a package").split(".")[0]], extra)) from None
+        package = _distribution((error.name or "a package").split(".")[0])
+        raise MissingExtraError(_sentence(purpose, [package], extra)) from None
 
 
-def _sentence(purpose: str, modules: list[str], extra: str) -> str:
-    names = ", ".join(_DISTRIBUTIONS.get(module, module.replace("_", "-")) for module in modules)
-    verb = "is" if len(modules) == 1 else "are"
-    return f"{purpose} needs {names}, which {verb} not installed: pip install 'paircaps[{extra}]'"
+def _distribution(module: str) -> str:
+    """Name by which pip knows a module."""
+    return _DISTRIBUTIONS.get(module, module.replace("_", "-"))
+
+
+def _sentence(purpose: str, distributions: list[str], extra: str) -> str:
+    verb = "is" if len(distributions) == 1 else "are"
+    return f"{purpose} needs {', '.join(distributions)}, which {verb} not installed: pip install 'paircaps[{extra}]'"
 
 
 def _is_installed(module: str) -> bool:

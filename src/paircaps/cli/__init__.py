@@ -38,6 +38,7 @@ COMMANDS = {
     "estimate": ("estimate:declare", "estimate parameters, operations and memory of a model"),
     "bench": ("bench:declare", "measure speed and memory on this machine"),
     "replay": ("train:declare_replay", "repeat the step at which a training failed, and find the first bad layer"),
+    "info": ("info:declare", "print versions, processor and installed extras, for a report of a bug"),
     "completion": ("completion:declare", "print a script for completion in bash, zsh or fish"),
 }
 """Every command: the function in ``parsers/`` that declares its arguments, and its help in one line."""
