@@ -2,8 +2,8 @@
 
 python docs/pictures/draw.py [--network paircaps-demo/fm-agreement] [NAME ...]
 
-NAME is one or more of capsule, vote, agreement, pose and architecture; without one, all are drawn. Pictures of a trained
-network are of the one that ``paircaps demo`` trains. Every number in a picture is computed here.
+NAME is one or more of capsule, vote, agreement, pose and architecture; without one, all are drawn. The pictures of a
+trained network are of the one that ``paircaps demo`` trains. Every number in a picture is computed here.
 """
 
 from __future__ import annotations
@@ -87,36 +87,36 @@ PARTS = ("left eye", "right eye", "nose", "mouth")
 
 IN_FACE = torch.tensor(
     [
-        [-0.34, -0.22, 0.0, 0.30, 0.0],
-        [0.34, -0.22, 0.0, 0.30, 0.0],
-        [0.0, 0.10, 0.0, 0.32, 0.0],
-        [0.0, 0.55, 0.0, 0.42, 0.0],
+        [-0.34, -0.2, 0.0, 0.30, 0.0],
+        [0.34, -0.2, 0.0, 0.30, 0.0],
+        [0.0, 0.12, 0.0, 0.30, 0.0],
+        [0.0, 0.60, 0.0, 0.40, 0.0],
     ]
 )
 """Pose of each part in an upright face whose middle is (0, 0) and whose chin is at y = 1; y points down."""
 
-FACE = torch.tensor([0.0, 0.0, 16.0, 1.0, 0.0])
+FACE = torch.tensor([0.0, 0.0, 16.0, 0.95, 0.0])
 """Pose in which the face is shown."""
 
 UNSTEADY = torch.tensor(
     [
-        [0.02, 0.01, 2.0, 0.01, 0.0],
-        [-0.02, 0.02, -2.0, 0.0, 0.0],
-        [0.01, -0.02, 2.5, -0.01, 0.0],
-        [-0.01, 0.0, -2.0, 0.01, 0.0],
+        [0.01, 0.01, 1.5, 0.003, 0.0],
+        [-0.01, 0.01, -1.5, 0.0, 0.0],
+        [0.01, -0.02, 1.0, -0.004, 0.0],
+        [-0.01, 0.0, -1.5, 0.004, 0.0],
     ]
 )
-"""What is added to the poses of the parts in place: drawn by hand, they are never quite exact."""
+"""What is added to the poses of the parts in place: found in an image, they are never quite exact."""
 
-SCRAMBLED = torch.tensor(
+OTHER_FACES = torch.tensor(
     [
-        [0.55, 0.45, 150.0, 0.30, 0.0],
-        [-0.75, 0.30, -60.0, 0.30, 0.0],
-        [0.60, -0.50, -115.0, 0.32, 0.0],
-        [-0.35, -0.55, 35.0, 0.42, 0.0],
+        [0.50, -0.12, 165.0, 0.95, 0.0],
+        [-0.48, 0.28, 105.0, 0.95, 0.0],
+        [0.22, 0.26, -75.0, 0.95, 0.0],
+        [-0.35, -0.22, -158.0, 0.95, 0.0],
     ]
 )
-"""Poses of the same parts, scrambled."""
+"""Poses of four faces; the scrambled parts are the left eye of the first, the right eye of the second, and so on."""
 
 
 def pose_matrix(pose: Tensor) -> Tensor:
@@ -135,7 +135,7 @@ def parts_in_place() -> Tensor:
 
 def parts_scrambled() -> Tensor:
     """Poses of the same parts, each somewhere else, as matrices (4, 3, 3)."""
-    return pose_matrix(SCRAMBLED)
+    return pose_matrix(OTHER_FACES) @ pose_matrix(IN_FACE)
 
 
 def face_votes(parts: Tensor) -> Tensor:
@@ -160,8 +160,8 @@ def face_agreement(parts: Tensor) -> float:
 
 
 ANGLES = {
-    "all agree": (34.0, 40.0, 46.0, 52.0),
-    "one outlier": (34.0, 40.0, 46.0, 205.0),
+    "all agree": (22.0, 35.0, 48.0, 61.0),
+    "one outlier": (22.0, 35.0, 48.0, 152.0),
     "all scatter": (15.0, 112.0, 197.0, 281.0),
 }
 """Directions in degrees of four votes in a plane, three times."""
@@ -191,82 +191,72 @@ def draw_capsule(trained: Trained) -> bytes:
         capsules = network(images)
     certainty, pose = network.certainty(capsules.activation)[:, label], capsules.pose[:, label]
 
-    figure = _figure(7.0)
-    reach = 1.1 * float(pose.abs().max())
+    height = 6.9
+    figure = _figure(height)
+    wide = 0.175
+    reach = float(pose.min().clamp_max(0)), float(pose.max())
     for column, name in enumerate(GLYPH_POSES):
-        left = 0.215 + 0.2 * column
-        picture = figure.add_axes((left, 0.575, 0.17, 0.17 * SLIDE[0] / 7.0))
+        left = 0.225 + 0.195 * column
+        picture = figure.add_axes((left, 0.58, wide, wide * SLIDE[0] / height))
         show(picture, network.prepare(images)[column])
         picture.set_title(name, fontsize=TEXT, color=INK, pad=10)
-        _bar(figure.add_axes((left, 0.44, 0.17, 0.04)), float(certainty[column]), 1.0)
-        figure.text(left + 0.085, 0.495, f"{100 * certainty[column]:.0f} %", ha="center", fontsize=TEXT, color=INK)
-        _pose_bars(figure.add_axes((left, 0.06, 0.17, 0.30)), pose[column], pose[0], reach)
-    _words(figure, 0.78, "the image", f"the same {SHOWN_CLASS},\nmoved and turned")
-    _words(figure, 0.49, "a neuron", "one number:\nis it there?")
-    _words(figure, 0.26, "a capsule", f"{pose.shape[-1]} numbers:\nhow is it there?")
-    figure.text(0.6, 0.012, "hollow: the pose in the first image", ha="center", fontsize=SMALL, color=QUIET)
+        words = f"{100 * certainty[column]:.1f} %"
+        figure.text(left + wide / 2, 0.49, words, ha="center", fontsize=TEXT, color=INK)
+        _bar(figure.add_axes((left, 0.435, wide, 0.035)), float(certainty[column]), 1.0)
+        _pose_bars(figure.add_axes((left, 0.075, wide, 0.285)), pose[column], pose[0], reach)
+    _words(figure, 0.78, "an image", f"one {SHOWN_CLASS},\nmoved or turned")
+    _words(figure, 0.49, "1 number", "Is it there?\nIt hardly changes.")
+    _words(figure, 0.25, f"{pose.shape[-1]} numbers", "How is it there?\nThe pose changes.")
     return as_slide(figure, width=WIDTH)
 
 
 def draw_vote() -> bytes:
     """Draw the parts of a face that each predict the whole: one part, all in place, all scrambled."""
     figure = _figure(5.0)
+    every = range(len(PARTS))
     panels = [
-        ("One part predicts the whole", parts_in_place(), [2]),
-        ("Parts in place: votes agree", parts_in_place(), [0, 1, 2, 3]),
-        ("Scrambled: votes scatter", parts_scrambled(), [0, 1, 2, 3]),
+        ("One part predicts the whole", parts_in_place(), [0], ""),
+        ("In place: the votes agree", parts_in_place(), every, "a face"),
+        ("Scrambled: they do not", parts_scrambled(), every, "no face"),
     ]
     best = (len(PARTS) - 1) / 2  # agreement of votes that are all equal
-    for column, (title, parts, shown) in enumerate(panels):
-        left = column / 3
-        axis = figure.add_axes((left, 0.17, 1 / 3, 0.70))
-        axis.set(xlim=(-1.9, 1.9), ylim=(1.5, -1.5), aspect="equal")
+    for column, (title, parts, shown, verdict) in enumerate(panels):
+        left, middle = column / 3, column / 3 + 1 / 6
+        axis = figure.add_axes((left, 0.175, 1 / 3, 0.715))
+        axis.set(xlim=(-1.53, 1.53), ylim=(1.22, -1.22), aspect="equal")
         axis.axis("off")
         votes = face_votes(parts)
         for part in shown:
             _outline(axis, votes[part], DIGITS[part])
-        for part in shown:
             _part(axis, part, parts[part], DIGITS[part])
-        figure.text(left + 1 / 6, 0.91, title, ha="center", fontsize=TITLE - 1, color=INK)
-        if len(shown) == 1:
-            figure.text(
-                left + 1 / 6,
-                0.075,
-                "thick: a part it has found\nthin: its vote for the face",
-                ha="center",
-                va="center",
-                fontsize=TEXT,
-                color=QUIET,
-            )
+        figure.text(middle, 0.92, title, ha="center", fontsize=TITLE, color=INK)
+        if not verdict:
+            words = "an eye, and the outline\nof the face it votes for"
+            figure.text(middle, 0.085, words, ha="center", va="center", fontsize=TEXT, color=QUIET)
             continue
         agreement = face_agreement(parts)
-        _bar(figure.add_axes((left + 0.05, 0.04, 1 / 3 - 0.1, 0.035)), agreement, best)
-        figure.text(
-            left + 1 / 6, 0.1, f"agreement {agreement:.2f}".replace("-", "−"), ha="center", fontsize=TEXT, color=INK
-        )
+        words = f"agreement {_signed(agreement)}: {verdict}"
+        figure.text(middle, 0.105, words, ha="center", fontsize=TEXT, color=INK)
+        _bar(figure.add_axes((left + 0.05, 0.035, 1 / 3 - 0.1, 0.04)), agreement, best)
     return as_slide(figure, width=WIDTH)
 
 
 def draw_agreement() -> bytes:
     """Draw votes as arrows in a plane, the products of all pairs of them, and their sum."""
-    figure = _figure(8.2)
+    height = 7.6
+    figure = _figure(height)
     for column, (name, votes) in enumerate(plane_votes().items()):
-        left = 0.03 + 0.325 * column
-        arrows = figure.add_axes((left, 0.53, 0.29, 0.39))
-        _arrows(arrows, votes.squeeze(1))
-        table = figure.add_axes((left + 0.035, 0.135, 0.225, 0.225 * SLIDE[0] / 8.2))
-        _table(table, pair_products(votes), 1 / len(votes))
+        left, wide = 0.205 + 0.265 * column, 0.25
+        middle = left + wide / 2
+        _arrows(figure.add_axes((left, 0.475, wide, wide * SLIDE[0] / height)), votes.squeeze(1))
+        _table(figure.add_axes((left - 0.02, 0.145, wide, 0.32)), pair_products(votes), 1 / len(votes))
         total = float(fm_agreement(votes).activation)
-        figure.text(left + 0.145, 0.945, name, ha="center", fontsize=TITLE, color=INK)
-        figure.text(
-            left + 0.1475,
-            0.04,
-            f"sum = {_signed(total)}",
-            ha="center",
-            fontsize=TITLE,
-            color=WARM if total > 0 else COLD,
-            weight="bold",
-        )
+        colour = WARM if total > 0 else COLD
+        figure.text(middle, 0.94, name, ha="center", fontsize=TITLE, color=INK)
+        figure.text(middle, 0.045, _signed(total), ha="center", fontsize=TITLE + 4, color=colour, weight="bold")
+    _words(figure, 0.72, "votes", "of four children\nfor one parent")
+    _words(figure, 0.34, "pairs", "product of each\ntwo, by 4")
+    _words(figure, 0.075, "their sum", "the activation")
     return as_slide(figure, width=WIDTH)
 
 
@@ -345,14 +335,14 @@ UPPER_FLOOR = {
 }
 
 GROUND_FLOOR = {
-    "errors.py": "for people",
+    "errors.py": "for the user",
     "_utils/": "small helpers",
     "functional.py": "the equations",
     "routing/": "votes → parents",
     "votes/": "children → votes",
     "layers/": "capsule layers",
     "models/": "networks, twins",
-    "testing.py": "of a routing",
+    "testing.py": "checks a routing",
     "pictures.py": "files → tensors",
     "network.py": "model + classes",
     "model_files.py": "save, load",
@@ -396,7 +386,7 @@ def draw_architecture() -> bytes:
 
 def _path(axis: Any, top: float) -> None:
     """Draw the steps of an image in two rows of five, with arrows between them."""
-    wide, tall, pitch, below = 276, 124, 323, 240
+    wide, tall, pitch, below = 290, 124, 319.5, 230
     for number, (step, file) in enumerate(PATH):
         x, y = 16 + pitch * (number % 5), top + below * (number // 5)
         colour = WARM if file.startswith("data/") else COLD
@@ -434,9 +424,10 @@ def _rooms(axis: Any, rooms: dict[str, str], columns: int, top: float, tall: flo
         axis.text(
             middle, y + 34, name, ha="center", va="center", fontsize=SMALL, color=INK, family="monospace", weight="bold"
         )
-        axis.text(
-            middle, y + (tall + 46) / 2, inside, ha="center", va="center", fontsize=SMALL, color=INK, linespacing=1.1
-        )
+        lines = inside.split("\n")
+        for line, words in enumerate(lines):
+            below = y + (tall + 46) / 2 + 30 * (line - (len(lines) - 1) / 2) + 9
+            axis.text(middle, below, words, ha="center", va="baseline", fontsize=SMALL, color=INK)
 
 
 def _box(axis: Any, x: float, y: float, wide: float, tall: float, colour: str, tint: float = 0.12) -> None:
@@ -489,13 +480,13 @@ def _bar(axis: Any, value: float, most: float) -> None:
     axis.axis("off")
 
 
-def _pose_bars(axis: Any, pose: Tensor, first: Tensor, reach: float) -> None:
+def _pose_bars(axis: Any, pose: Tensor, first: Tensor, reach: tuple[float, float]) -> None:
     """Draw the numbers of a pose as bars, with another pose as hollow ones."""
     places = range(1, len(pose) + 1)
-    axis.bar(places, pose, width=0.75, color=[WARM if value >= 0 else COLD for value in pose.tolist()])
-    axis.bar(places, first, width=0.75, fill=False, edgecolor=INK, linewidth=1)
-    axis.axhline(0, color=INK, lw=1)
-    axis.set(ylim=(-reach / 3, reach), yticks=[], xticks=[1, 4, 8, 12, 16][: 1 + len(pose) // 4])
+    axis.bar(places, pose, width=0.8, color=[WARM if value >= 0 else COLD for value in pose.tolist()])
+    axis.bar(places, first, width=0.8, fill=False, edgecolor=INK, linewidth=1.2)
+    axis.axhline(0, color=INK, lw=1.2)
+    axis.set(ylim=(1.05 * reach[0], 1.05 * reach[1]), yticks=[], xticks=[1, len(pose)])
     axis.tick_params(labelsize=SMALL, labelcolor=QUIET, length=0)
     axis.spines[:].set_visible(False)
 
@@ -507,28 +498,30 @@ def _place(matrix: Tensor, points: Tensor) -> Tensor:
 
 def _outline(axis: Any, vote: Tensor, colour: str) -> None:
     """Draw the outline of a face, an egg with two ears, in the pose of a vote."""
-    angle = torch.linspace(0, 2 * math.pi, 400)
-    y = 1.0 * angle.sin()
-    ears = 1 + 0.17 * torch.exp(-((y / 0.17) ** 2))
-    x = 0.78 * angle.cos() * (1 - 0.10 * y) * ears
-    axis.plot(*_place(vote, torch.stack([x, y], -1)).T, color=colour, lw=2.2, zorder=1)
+    angle = torch.linspace(0, 2 * math.pi, 200)
+    head = torch.stack([0.74 * angle.cos() * (1 - 0.13 * angle.sin()), angle.sin()], -1)
+    bow = torch.linspace(-0.44, 0.44, 40) * math.pi
+    ear = torch.stack([0.74 + 0.13 * bow.cos(), 0.2 * bow.sin() - 0.03], -1)
+    for line in (head, ear, ear * torch.tensor([-1.0, 1.0])):
+        axis.plot(*_place(vote, line).T, color=colour, lw=2.4, zorder=1, solid_capstyle="round")
 
 
 def _part(axis: Any, part: int, pose: Tensor, colour: str) -> None:
     """Draw a part of a face in its pose."""
     along = torch.linspace(-1, 1, 60)
     if PARTS[part].endswith("eye"):
-        inner = 1 if part == 0 else -1  # the brow falls towards the nose
-        lid = 0.55 * (1 - along**2)
+        inner = 1 if part == 0 else -1  # the side of the nose, to which the brow rises
+        lid = 0.6 * (1 - along**2)
         eye = torch.cat([torch.stack([along, -lid], -1), torch.stack([along, lid], -1).flip(0)])
-        axis.fill(*_place(pose, 0.75 * eye).T, facecolor="white", edgecolor=colour, lw=4, zorder=3)
+        axis.fill(*_place(pose, 0.8 * eye).T, facecolor="white", edgecolor=colour, lw=4.5, zorder=3)
         turn = torch.linspace(0, 2 * math.pi, 60)
-        axis.fill(*_place(pose, 0.26 * torch.stack([turn.cos(), turn.sin()], -1)).T, color=colour, zorder=4)
-        brow = torch.stack([0.85 * along, -0.85 + 0.18 * inner * along + 0.15 * along**2], -1)
-        axis.plot(*_place(pose, brow).T, color=colour, lw=6, solid_capstyle="round", zorder=3)
+        axis.fill(*_place(pose, 0.28 * torch.stack([turn.cos(), turn.sin()], -1)).T, color=colour, zorder=4)
+        brow = torch.stack([0.85 * along, -0.95 - 0.12 * inner * along + 0.25 * along**2], -1)
+        axis.plot(*_place(pose, brow).T, color=colour, lw=7, solid_capstyle="round", zorder=3)
     elif PARTS[part] == "nose":
-        nose = torch.tensor([[0.08, -0.8], [-0.38, 0.45], [-0.05, 0.62], [0.35, 0.5]])
-        axis.plot(*_place(pose, nose).T, color=colour, lw=6, solid_capstyle="round", solid_joinstyle="round", zorder=3)
+        nose = torch.tensor([[0.0, -0.75], [-0.42, 0.5], [0.35, 0.5]])
+        style = {"lw": 7, "solid_capstyle": "round", "solid_joinstyle": "round"}
+        axis.plot(*_place(pose, nose).T, color=colour, zorder=3, **style)
     else:
         upper = torch.stack([along, -0.25 + 0.15 * (1 - along**2)], -1)
         lower = torch.stack([along, -0.25 + 0.75 * (1 - along**2)], -1).flip(0)
@@ -559,7 +552,7 @@ def _arrows(axis: Any, votes: Tensor) -> None:
             color=DIGITS[number],
             weight="bold",
         )
-    axis.set(xlim=(-1.3, 1.3), ylim=(-1.3, 1.3), aspect="equal")
+    axis.set(xlim=(-1.25, 1.25), ylim=(-1.25, 1.25), aspect="equal")
     axis.axis("off")
 
 
@@ -607,7 +600,7 @@ def _table(axis: Any, products: Tensor, most: float) -> None:
                 color=DIGITS[number],
                 weight="bold",
             )
-    axis.set(xlim=(0, count), ylim=(count - 1, -0.6))
+    axis.set(xlim=(0, count), ylim=(count - 1, -0.5))
     axis.axis("off")
 
 
