@@ -9,6 +9,7 @@ trained network are of the one that ``paircaps demo`` trains. Every number in a 
 from __future__ import annotations
 
 import argparse
+import io
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from paircaps._utils.colours import DIGITS
 from paircaps._utils.figures import SLIDE, as_slide, new_figure
 from paircaps._utils.files import write_whole
 from paircaps.data.synthetic.poses import linear_map
+from paircaps.errors import PaircapsError
 from paircaps.explain import Dimension, dimension_ranges, measure_dimensions, perturb
 from paircaps.explain.plots.panels import COLD, INK, WARM, show
 from paircaps.explain.sample_images import load_sample_images, load_upright_images
@@ -32,6 +34,9 @@ from paircaps.network import Network
 from paircaps.routing import FMAgreement
 
 FOLDER = Path(__file__).parent
+
+NETWORK = Path("paircaps-demo/fm-agreement")
+"""Run folder of the network that the pictures on the page are of."""
 
 WIDTH = 1600
 """Width of every picture in pixels; pages show it at about 700."""
@@ -68,7 +73,7 @@ def load_trained(folder: Path) -> Trained:
     network = load(folder)
     upright = load_upright_images(network, folder)
     if upright is None:
-        raise SystemExit(f"{folder}: there are no images to warp for its classes; take a network of paircaps demo")
+        raise PaircapsError(f"{folder}: there are no images of its classes to warp; take a network of paircaps demo")
     return Trained(network, load_sample_images(network, folder).images, upright)
 
 
@@ -207,7 +212,7 @@ def draw_capsule(trained: Trained) -> bytes:
     _words(figure, 0.78, "an image", f"one {SHOWN_CLASS},\nmoved or turned")
     _words(figure, 0.49, "1 number", "Is it there?\nIt hardly changes.")
     _words(figure, 0.25, f"{pose.shape[-1]} numbers", "How is it there?\nThe pose changes.")
-    return as_slide(figure, width=WIDTH)
+    return _as_png(figure)
 
 
 def draw_vote() -> bytes:
@@ -238,7 +243,7 @@ def draw_vote() -> bytes:
         words = f"agreement {_signed(agreement)}: {verdict}"
         figure.text(middle, 0.105, words, ha="center", fontsize=TEXT, color=INK)
         _bar(figure.add_axes((left + 0.05, 0.035, 1 / 3 - 0.1, 0.04)), agreement, best)
-    return as_slide(figure, width=WIDTH)
+    return _as_png(figure)
 
 
 def draw_agreement() -> bytes:
@@ -255,9 +260,9 @@ def draw_agreement() -> bytes:
         figure.text(middle, 0.94, name, ha="center", fontsize=TITLE, color=INK)
         figure.text(middle, 0.045, _signed(total), ha="center", fontsize=TITLE + 4, color=colour, weight="bold")
     _words(figure, 0.72, "votes", "of four children\nfor one parent")
-    _words(figure, 0.34, "pairs", "product of each\ntwo, by 4")
+    _words(figure, 0.34, "pairs", "product of each\ntwo, divided by 4")
     _words(figure, 0.075, "their sum", "the activation")
-    return as_slide(figure, width=WIDTH)
+    return _as_png(figure)
 
 
 NAMES = {
@@ -319,7 +324,7 @@ def draw_pose(trained: Trained) -> bytes:
             axis.set_xlabel(_signed(float(values[step])), fontsize=SMALL, color=QUIET, labelpad=4)
             if step == nearest:
                 axis.spines[:].set(color=WARM, linewidth=4)
-    return as_slide(figure, width=WIDTH)
+    return _as_png(figure)
 
 
 # --- architecture ------------------------------------------------------------------------------------------------
@@ -381,7 +386,7 @@ def draw_architecture() -> bytes:
     # the path of an image, in the colours of the floors
     axis.text(30, 672, "The path of an image", fontsize=TEXT, color=INK, va="center", weight="bold")
     _path(axis, 716)
-    return as_slide(figure, width=WIDTH)
+    return _as_png(figure)
 
 
 def _path(axis: Any, top: float) -> None:
@@ -483,8 +488,9 @@ def _bar(axis: Any, value: float, most: float) -> None:
 def _pose_bars(axis: Any, pose: Tensor, first: Tensor, reach: tuple[float, float]) -> None:
     """Draw the numbers of a pose as bars, with another pose as hollow ones."""
     places = range(1, len(pose) + 1)
-    axis.bar(places, pose, width=0.8, color=[WARM if value >= 0 else COLD for value in pose.tolist()])
-    axis.bar(places, first, width=0.8, fill=False, edgecolor=INK, linewidth=1.2)
+    values = pose.tolist()
+    axis.bar(places, values, width=0.8, color=[WARM if value >= 0 else COLD for value in values])
+    axis.bar(places, first.tolist(), width=0.8, fill=False, edgecolor=INK, linewidth=1.2)
     axis.axhline(0, color=INK, lw=1.2)
     axis.set(ylim=(1.05 * reach[0], 1.05 * reach[1]), yticks=[], xticks=[1, len(pose)])
     axis.tick_params(labelsize=SMALL, labelcolor=QUIET, length=0)
@@ -618,8 +624,20 @@ def _finish(steps: Generator[None, None, Result]) -> Result:
             return end.value
 
 
+def _as_png(figure: Any) -> bytes:
+    """A picture as PNG of 256 colours, which is enough for these and half as large."""
+    from PIL import Image
+
+    picture = Image.open(io.BytesIO(as_slide(figure, width=WIDTH))).convert("RGB")
+    buffer = io.BytesIO()
+    picture.quantize(256, dither=Image.Dither.NONE).save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
+
+
+# --- command -----------------------------------------------------------------------------------------------------
+
 OF_A_NETWORK: dict[str, Callable[[Trained], bytes]] = {"capsule": draw_capsule, "pose": draw_pose}
-OF_THEMSELVES: dict[str, Callable[[], bytes]] = {
+OF_NUMBERS: dict[str, Callable[[], bytes]] = {
     "vote": draw_vote,
     "agreement": draw_agreement,
     "architecture": draw_architecture,
@@ -632,27 +650,24 @@ def file_name(picture: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Draw the pictures that are asked for into this folder."""
+    """Draw the pictures that are asked for."""
+    every = [*OF_A_NETWORK, *OF_NUMBERS]
     parser = argparse.ArgumentParser(description="Draw the pictures of docs/capsules.md and docs/architecture.md.")
-    choices = [*OF_A_NETWORK, *OF_THEMSELVES]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(every)}; all without one")
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", choices=[[], *choices], help=f"{', '.join(choices)}; all without one"
+        "--network", type=Path, default=NETWORK, metavar="DIR", help="run folder (default: %(default)s)"
     )
-    parser.add_argument(
-        "--network",
-        type=Path,
-        default=Path("paircaps-demo/fm-agreement"),
-        metavar="DIR",
-        help="run folder of a trained network (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--out", type=Path, default=FOLDER, metavar="DIR", help="folder of the pictures (default: %(default)s)"
-    )
+    parser.add_argument("--out", type=Path, default=FOLDER, metavar="DIR", help="folder of the pictures")
     options = parser.parse_args(arguments)
-    names = options.names or choices
-    trained = load_trained(options.network) if any(name in OF_A_NETWORK for name in names) else None
+    names = options.names or every
+    if unknown := [name for name in names if name not in every]:
+        parser.error(f"no picture is named {', '.join(unknown)}; there are {', '.join(every)}")
+    try:
+        trained = load_trained(options.network) if any(name in OF_A_NETWORK for name in names) else None
+    except PaircapsError as error:
+        parser.error(str(error))
     for name in names:
-        content = OF_THEMSELVES[name]() if trained is None or name in OF_THEMSELVES else OF_A_NETWORK[name](trained)
+        content = OF_NUMBERS[name]() if trained is None or name in OF_NUMBERS else OF_A_NETWORK[name](trained)
         write_whole(options.out / file_name(name), content)
         print(options.out / file_name(name))
 
