@@ -120,6 +120,8 @@ def test_the_table_of_pairs_adds_up_to_the_activation(name):
     votes = draw.plane_votes()[name]
     pairs = draw.pair_products(votes)
     torch.testing.assert_close(torch.triu(pairs, 1).sum(), fm_agreement(votes).activation.squeeze())
+    shown = sum(round(100 * float(pairs[i, k])) for i in range(4) for k in range(i + 1, 4))
+    assert shown == round(100 * float(fm_agreement(votes).activation)), "as written, with two decimals"
     first, second = votes[0, 0], votes[1, 0]
     torch.testing.assert_close(pairs[0, 1], (first * second).sum() / len(votes))
 
