@@ -370,7 +370,7 @@ PATH = [
 
 def draw_architecture() -> bytes:
     """Draw the two floors with their rooms, and the path of an image with the file of each step."""
-    height = 1160
+    height = 1136
     figure = _figure(SLIDE[0] * height / WIDTH)
     axis = figure.add_axes((0, 0, 1, 1))
     axis.set(xlim=(0, WIDTH), ylim=(height, 0))
