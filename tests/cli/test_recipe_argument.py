@@ -5,7 +5,8 @@ from PIL import Image
 
 import paircaps
 
-SMALL = ("--model.options.widths", "[8,8,8]", "--train.steps", "2", "--data.options.image_size", "16", "--quiet")
+LOUD = ("--model.options.widths", "[8,8,8]", "--train.steps", "2", "--data.options.image_size", "16")
+SMALL = (*LOUD, "--quiet")
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def pictures(here):
 
 @pytest.mark.parametrize("name", ["./pictures", "pictures", "pictures/"])
 def test_a_folder_of_pictures_is_trained_on_by_the_recipe_folder(run, pictures, name):
-    code, out, err = run("train", name, "--out", "run", *SMALL)
+    code, out, err = run("train", name, "--out", "run", *LOUD)
     assert code == 0, err
     assert "a folder of pictures, so this is paircaps train folder --data.name " in err
     assert "test " in out
@@ -37,6 +38,12 @@ def test_a_folder_of_pictures_is_trained_on_by_the_recipe_folder(run, pictures, 
     code, out, err = run("train", "folder", "--data.name", "./pictures", "--out", "run", *SMALL)
     assert code == 0, err
     assert "was finished already" in out
+
+
+def test_quiet_says_the_result_alone(run, pictures):
+    code, out, err = run("train", "./pictures", "--out", "run", *SMALL)
+    assert (code, err) == (0, "")
+    assert out.startswith("run: finished after 2 steps")
 
 
 def test_without_a_place_the_whole_command_is_said(run, pictures):

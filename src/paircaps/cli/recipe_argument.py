@@ -19,7 +19,7 @@ _MOST_LOOKED_AT = 10_000
 """Files of a folder that are looked at to find a picture."""
 
 
-def read_named_tree(name: str, out: str, overrides: RecipeTree) -> RecipeTree:
+def read_named_tree(name: str, out: str, overrides: RecipeTree, quiet: bool = False) -> RecipeTree:
     """Sections and keys of the recipe that a command line names, with those that it gives itself.
 
     A folder of pictures stands for the recipe ``folder`` on them, and a line on stderr says so.
@@ -28,6 +28,7 @@ def read_named_tree(name: str, out: str, overrides: RecipeTree) -> RecipeTree:
         name: name of a recipe, path of a .toml file, or path of a folder of pictures.
         out: ``--out`` of the command; empty if it has none.
         overrides: keys of the command line.
+        quiet: whether to leave out that line.
 
     Raises:
         RecipeError: if there is no such recipe; the message says what was probably meant.
@@ -38,7 +39,9 @@ def read_named_tree(name: str, out: str, overrides: RecipeTree) -> RecipeTree:
             _require_pictures(path, name)
             if other := overrides.get("data", {}).get("name"):
                 raise RecipeError(f"{name} is a folder of pictures, and --data.name {other} another: give one of them")
-            _say_command(name, out)
+            command = _folder_command(name, out)
+            if not quiet:
+                print(f"{name}: a folder of pictures, so this is {command}", file=sys.stderr, flush=True)
             overrides = merge({"data": {"name": _with_slash(name)}}, overrides)
             name = _FOLDER_RECIPE
         elif not path.exists() and (hint := _meant_path(path, "/" in name)):
@@ -49,13 +52,13 @@ def read_named_tree(name: str, out: str, overrides: RecipeTree) -> RecipeTree:
     return merge(read_tree(name), with_absolute_paths(overrides, Path.cwd()))
 
 
-def _say_command(name: str, out: str) -> None:
-    """Say on stderr by which command a folder of pictures is trained on; an error without ``--out``."""
+def _folder_command(name: str, out: str) -> str:
+    """The command by which a folder of pictures is trained on; an error without ``--out``."""
     command = f"paircaps train {_FOLDER_RECIPE} --data.name {shlex.quote(_with_slash(name))}"
     if not out:
         place = shlex.quote(f"runs/{Path(name).resolve().name}")
         raise RecipeError(f"--out DIR is missing, the folder of the run: {command} --out {place}")
-    print(f"{name}: a folder of pictures, so this is {command} --out {shlex.quote(out)}", file=sys.stderr, flush=True)
+    return f"{command} --out {shlex.quote(out)}"
 
 
 def _with_slash(name: str) -> str:

@@ -85,7 +85,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     load_plugins(given.get("plugin") or [])  # before the recipe is read: it may be one of theirs
     if not given.get("recipe"):
         raise RecipeError(f"RECIPE is missing: one of {', '.join(list_recipes())}, or the path of a .toml file")
-    tree = read_named_tree(given.recipe, given.get("out") or "", overrides_to_tree(given))
+    tree = read_named_tree(given.recipe, given.get("out") or "", overrides_to_tree(given), bool(given.get("quiet")))
     return argparse.Namespace(
         run="train:run_train",
         recipe=recipe_from_tree(tree),
