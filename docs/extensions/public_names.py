@@ -81,13 +81,7 @@ def check(app: Sphinx, environment: BuildEnvironment) -> None:
         getLogger(__name__).warning(gap, type="public_names")
 
 
-def skip_fields(app: Sphinx, what: str, name: str, member: object, skip: bool, options: object) -> bool | None:
-    """Leave out the fields of a named tuple: its docstring has described them."""
-    return True if type(member).__name__ == "_tuplegetter" else None
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
     """Check after all pages are read."""
-    app.connect("autodoc-skip-member", skip_fields)
     app.connect("env-check-consistency", check)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

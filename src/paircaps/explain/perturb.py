@@ -101,12 +101,24 @@ def perturb(
 ) -> Perturbation:
     """Move every pose dimension through its range and reconstruct the images.
 
+    >>> from paircaps.network import NetworkSpec, Preparation
+    >>> spec = NetworkSpec(
+    ...     "resnet-caps-small", {"num_classes": 2}, ("cat", "dog"), Preparation((28, 28), (28, 28)), decoder="deconv"
+    ... )
+    >>> network = Network(spec)  # or a trained one: paircaps.load(folder)
+    >>> images = torch.rand(3, 1, 28, 28)
+    >>> perturb(network, images, dimension_ranges(network, images), steps=5).drawings.shape  # 16 dimensions, 5 values
+    torch.Size([3, 16, 5, 1, 28, 28])
+
     Args:
         network: a trained network with a decoder.
         images: images as the network takes them, (B, C, H, W).
         ranges: range of every dimension; see :func:`dimension_ranges`.
         label: class capsule of each image, (B,), or one for all; None takes the most active one.
         steps: number of values of each dimension.
+
+    Raises:
+        PaircapsError: if the network has no decoder.
     """
     require_positive(steps=steps)
     with network.evaluating():

@@ -6,7 +6,7 @@ from paircaps.models.base import ImageModel, count_parameters
 from paircaps.models.capsnet import CapsNet
 from paircaps.models.capsnet_pool import CapsNetPool
 from paircaps.models.capsule_model import CapsuleModel
-from paircaps.models.decoder import DeconvDecoder, DenseDecoder, select_pose
+from paircaps.models.decoder import Decoder, DeconvDecoder, DenseDecoder, select_pose
 from paircaps.models.fast import FastBackbone, WhiteningStem
 from paircaps.models.fast_caps import FastCapsules
 from paircaps.models.fast_pool import FastPool
@@ -26,6 +26,7 @@ __all__ = [
     "CapsNet",
     "CapsNetPool",
     "CapsuleModel",
+    "Decoder",
     "DeconvDecoder",
     "DenseDecoder",
     "FastBackbone",

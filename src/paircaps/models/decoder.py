@@ -21,7 +21,7 @@ from paircaps.layers.norms import EPS, MOMENTUM
 
 
 class Decoder(nn.Module, ABC):
-    """Base class of decoders: each image is reconstructed from the pose of one capsule."""
+    """Base class of decoders: modules that redraw each image from the pose of one capsule."""
 
     def forward(self, capsules: Capsules, label: Tensor | None = None) -> Tensor:
         """Reconstruct images.
@@ -53,6 +53,12 @@ class Decoder(nn.Module, ABC):
 class DeconvDecoder(Decoder):
     """The paper's decoder: one pose to an image, by transposed convolutions.
 
+    >>> from paircaps import create_model
+    >>> capsules = create_model("resnet-caps-small")(torch.rand(8, 1, 28, 28))
+    >>> decoder = DeconvDecoder(pose_dim=16, image_size=28)
+    >>> decoder(capsules).shape  # from the most active capsule; decoder(capsules, labels) takes those of the labels
+    torch.Size([8, 1, 28, 28])
+
     Args:
         pose_dim: K of a pose.
         image_size: side of the image, or (height, width).
@@ -60,7 +66,10 @@ class DeconvDecoder(Decoder):
     """
 
     WIDTHS = (64, 32, 16)
+    """Channels before each of the three transposed convolutions."""
+
     NEGATIVE_SLOPE = 0.3
+    """Slope of the leaky ReLU below zero."""
 
     def __init__(self, pose_dim: int = 16, image_size: int | tuple[int, int] = 28, channels: int = 1) -> None:
         super().__init__()
@@ -94,7 +103,9 @@ class DeconvDecoder(Decoder):
 
 
 class DenseDecoder(Decoder):
-    """The decoder of the first CapsNet: all capsules, all but one of them masked, to an image by dense layers.
+    """The decoder of the first CapsNet: dense layers from all poses, all but one of them set to zero, to an image.
+
+    It is called as :class:`paircaps.DeconvDecoder` is.
 
     Args:
         num_classes: J, the number of capsules.

@@ -7,7 +7,7 @@ from functools import partial
 from torch import Tensor
 
 from paircaps._utils.checks import require_choice
-from paircaps.layers import PRIMARY_NORMS, PrimaryCapsules
+from paircaps.layers.primary import PRIMARY_NORMS, PrimaryCapsules
 from paircaps.models.capsule_model import CapsuleModel
 from paircaps.models.fast import MINIMUM_SIZE, FastBackbone
 from paircaps.models.registry import register_model
