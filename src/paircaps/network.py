@@ -272,8 +272,8 @@ class Network(nn.Module):
     ) -> Prediction | list[Prediction]:
         """Classify pictures.
 
-        A large JPEG file is decoded at a fraction of its size, an image of Pillow is not: the activations of the two may
-        differ in the third digit.
+        A large JPEG file is decoded at a fraction of its size, an image of Pillow is not: the activations of the two
+        may differ in the third digit.
 
         Args:
             pictures: one picture: the path of a file, its content as bytes, an image of Pillow, or a tensor (C, H, W).

@@ -17,7 +17,7 @@ KERNEL = 9
 
 
 class CapsNet(CapsuleModel):
-    """CapsNet of Sabour, Frosst and Hinton (2017): one convolution, primary capsules, and layers with full vote matrices.
+    """CapsNet of Sabour, Frosst and Hinton (2017): a convolution, primary capsules, layers with full vote matrices.
 
     Args:
         num_classes: capsules of the last layer.

@@ -38,7 +38,7 @@ def register_routing(name: str, factory: RoutingFactory) -> None:
 
     Args:
         name: a new name, for ``CapsuleLayer(..., routing=name)`` and ``model.routing`` of a recipe.
-        factory: a subclass of :class:`paircaps.Routing`, or a function of ``out_capsules`` and options that returns one.
+        factory: a subclass of :class:`paircaps.Routing`, or a function of ``out_capsules`` and options like it.
 
     Raises:
         ValueError: if the name is taken.

@@ -47,8 +47,8 @@ If a subclass overrides ``agree`` and not this attribute, the declaration is tha
 class LazyVotes:
     """Votes that are computed when they are needed, as many at a time as are needed.
 
-    :meth:`dense` gives all of them, :meth:`sums` and :meth:`total` sums over them, and :meth:`route` chooses among these
-    what a routing needs. A :class:`paircaps.CapsuleLayer` makes them in every call.
+    :meth:`dense` gives all of them, :meth:`sums` and :meth:`total` sums over them, and :meth:`route` chooses among
+    these what a routing needs. A :class:`paircaps.CapsuleLayer` makes them in every call.
 
     Args:
         u: child capsules, (..., I, K_in).
