@@ -29,6 +29,13 @@ def shown_factory(factory: object) -> str:
     return f"{factory.__name__}()" if isinstance(factory, type) else "..."
 
 
+def shorten_types(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
+    """Write the types of attributes without their modules, as those of parameters are: ``Tensor``."""
+    for number, line in enumerate(lines):
+        if line.startswith(":vartype"):
+            lines[number] = re.sub(r"\b(?:\w+\.)+(?=\w)", "", line)
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect to autodoc, and call the fields of a class attributes, where Sphinx calls them variables."""
     for kind in (PyObject, PyClasslike):
@@ -37,4 +44,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
                 field.label = "Attributes"
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("autodoc-process-signature", show_defaults)
+    app.connect("autodoc-process-docstring", shorten_types, priority=600)  # after napoleon, which writes them
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -62,7 +62,8 @@ class Capsules(NamedTuple):
 
     >>> import torch
     >>> from paircaps import CapsuleLayer
-    >>> capsules = CapsuleLayer(in_capsules=64, out_capsules=10)(torch.randn(8, 64, 16))
+    >>> layer = CapsuleLayer(in_capsules=64, out_capsules=10)
+    >>> capsules = layer(torch.randn(8, 64, 16))
     >>> capsules.pose.shape, capsules.activation.shape
     (torch.Size([8, 10, 16]), torch.Size([8, 10]))
 
@@ -171,7 +172,7 @@ def pairwise_agreement(votes: Tensor, *, halve: bool = True) -> Tensor:
 
     The left side is O(I²) and the definition (E13); the right side is what is computed.
 
-    >>> votes = torch.tensor([[[1.0, 0.0]], [[1.0, 0.0]], [[0.0, 1.0]]])  # of 3 children for 1 parent, 2 dimensions
+    >>> votes = torch.tensor([[[1.0, 0.0]], [[1.0, 0.0]], [[0.0, 1.0]]])  # (3, 1, 2)
     >>> pairwise_agreement(votes)  # two of the three agree, on the first dimension
     tensor([[0.3333, 0.0000]])
 
@@ -226,7 +227,7 @@ def fm_agreement(votes: Tensor, *, normalize: bool = True, halve: bool = True, a
     FM stands for factorization machines, which sum the products of all pairs in the same way. Votes that point the same
     way make an active parent; votes that cancel out do not.
 
-    >>> votes = torch.ones(4, 1, 16)  # of 4 children for 1 parent, 16 dimensions: all the same
+    >>> votes = torch.ones(4, 1, 16)  # (I, J, K): 4 children agree on 1 parent
     >>> fm_agreement(votes).activation
     tensor([1.5000])
     >>> votes[2:] *= -1  # two against two
@@ -480,8 +481,8 @@ def margin_loss(
 
     It is made for activations in 0..1, as dynamic and EM routing give.
 
-    >>> activation = torch.tensor([[0.95, 0.05, 0.30]])  # of one image, three classes
-    >>> margin_loss(activation, torch.tensor([0]))  # only the third class is beyond its margin: ½ (0.3 − 0.1)²
+    >>> activation = torch.tensor([[0.95, 0.05, 0.30]])  # one image, three classes
+    >>> margin_loss(activation, torch.tensor([0]))  # ½ (0.3 − 0.1)²
     tensor(0.0200)
 
     Args:
@@ -495,7 +496,7 @@ def margin_loss(
         absent_weight: λ, the weight of absent classes.
 
     Returns:
-        the loss: a number, or (..., J) without a reduction.
+        the loss, a number, or (..., J) without a reduction.
 
     Raises:
         ValueError: if the target has another shape, or a class index that does not exist.
@@ -538,7 +539,7 @@ def reconstruction_loss(reconstruction: Tensor, image: Tensor, reduction: str = 
         reduction: ``"mean"`` averages over images, ``"sum"`` adds them up, ``"none"`` gives each image's, (...).
 
     Returns:
-        the loss: a number, or (...) without a reduction.
+        the loss, a number, or (...) without a reduction.
     """
     require_tensor("reconstruction", reconstruction, "(..., channels, height, width)", 3)
     require_choice("reduction", reduction, REDUCTIONS)

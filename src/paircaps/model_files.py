@@ -45,7 +45,9 @@ def save_model(folder: Path, network: Network, trained: Mapping[str, object]) ->
 
     >>> from tempfile import TemporaryDirectory
     >>> preparation = Preparation(size=(28, 28), crop=(28, 28))
-    >>> network = Network(NetworkSpec("resnet-caps-small", {"num_classes": 2}, ("cat", "dog"), preparation))
+    >>> options = {"num_classes": 2}
+    >>> spec = NetworkSpec("resnet-caps-small", options, ("cat", "dog"), preparation)
+    >>> network = Network(spec)
     >>> with TemporaryDirectory() as folder:
     ...     save_model(Path(folder), network, {"dataset": "pets"})
     ...     load(folder).classes

@@ -152,9 +152,11 @@ class Network(nn.Module):
 
     :func:`paircaps.load` returns a trained one; built from a specification, as here, its weights are random.
 
-    >>> spec = NetworkSpec("resnet-caps-small", {"num_classes": 2}, ("cat", "dog"), Preparation((28, 28), (28, 28)))
+    >>> preparation = Preparation(size=(28, 28), crop=(28, 28))
+    >>> options = {"num_classes": 2}
+    >>> spec = NetworkSpec("resnet-caps-small", options, ("cat", "dog"), preparation)
     >>> network = Network(spec)
-    >>> prediction = network.predict(torch.rand(1, 28, 28))  # or the path of a picture, or of a folder
+    >>> prediction = network.predict(torch.rand(1, 28, 28))  # or a path
     >>> prediction.label in network.classes, 0 <= prediction.certainty <= 1
     (True, True)
 

@@ -271,8 +271,8 @@ class StoredDataset(ImageDataset):
     """Dataset whose images are one tensor in memory.
 
     >>> images = torch.randint(0, 256, (100, 1, 28, 28), dtype=torch.uint8)
-    >>> dataset = StoredDataset(Info("mine", "train", ("cat", "dog")), images, torch.randint(0, 2, (100,)))
-    >>> dataset
+    >>> labels = torch.randint(0, 2, (100,))
+    >>> StoredDataset(Info("mine", "train", ("cat", "dog")), images, labels)
     <mine train: 100 images of 28×28×1, 2 classes>
 
     Args:

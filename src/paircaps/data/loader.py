@@ -26,7 +26,8 @@ class Loader:
     """Batches of a dataset by epoch and step, in an order that depends on the seed and the epoch alone.
 
     >>> from paircaps.data import Translate, load_dataset
-    >>> loader = Loader(load_dataset("glyphs", "test"), batch_size=64, augment=Translate(2))
+    >>> digits = load_dataset("glyphs", "test")
+    >>> loader = Loader(digits, batch_size=64, augment=Translate(2))
     >>> len(loader)
     32
     >>> batch = next(loader.epoch(0))  # for batch in loader.epoch(epoch)

@@ -119,7 +119,7 @@ def load_dataset(
 ) -> ImageDataset:
     """Load a dataset by name, the pictures of a folder by its path, or the images of a torch Dataset.
 
-    >>> digits = load_dataset("glyphs", "test")  # drawn by the library itself: nothing is downloaded
+    >>> digits = load_dataset("glyphs", "test")  # drawn here: nothing is downloaded
     >>> digits
     <glyphs test: 2,000 images of 28×28×1, 10 classes>
     >>> image, label = digits[0]

@@ -53,7 +53,9 @@ def agreement(network: Network, images: Tensor, label: Tensor | int | None = Non
     """Divide the agreement on a class among child capsules and positions.
 
     >>> from paircaps.network import NetworkSpec, Preparation
-    >>> spec = NetworkSpec("resnet-caps-small", {"num_classes": 2}, ("cat", "dog"), Preparation((28, 28), (28, 28)))
+    >>> preparation = Preparation(size=(28, 28), crop=(28, 28))
+    >>> options = {"num_classes": 2}
+    >>> spec = NetworkSpec("resnet-caps-small", options, ("cat", "dog"), preparation)
     >>> network = Network(spec)  # or a trained one: paircaps.load(folder)
     >>> shares = agreement(network, torch.rand(3, 1, 28, 28))
     >>> torch.allclose(shares.map.sum(dim=(1, 2)), shares.activation, atol=1e-4)

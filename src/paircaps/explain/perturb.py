@@ -102,12 +102,14 @@ def perturb(
     """Move every pose dimension through its range and reconstruct the images.
 
     >>> from paircaps.network import NetworkSpec, Preparation
-    >>> spec = NetworkSpec(
-    ...     "resnet-caps-small", {"num_classes": 2}, ("cat", "dog"), Preparation((28, 28), (28, 28)), decoder="deconv"
-    ... )
+    >>> preparation = Preparation(size=(28, 28), crop=(28, 28))
+    >>> options = {"num_classes": 2}
+    >>> classes = ("cat", "dog")
+    >>> spec = NetworkSpec("resnet-caps-small", options, classes, preparation, "deconv")
     >>> network = Network(spec)  # or a trained one: paircaps.load(folder)
     >>> images = torch.rand(3, 1, 28, 28)
-    >>> perturb(network, images, dimension_ranges(network, images), steps=5).drawings.shape  # 16 dimensions, 5 values
+    >>> ranges = dimension_ranges(network, images)
+    >>> perturb(network, images, ranges, steps=5).drawings.shape  # (B, K, S, C, H, W)
     torch.Size([3, 16, 5, 1, 28, 28])
 
     Args:

@@ -59,9 +59,10 @@ def reconstruct(network: Network, images: Tensor, label: Tensor | int | None = N
     """Reconstruct images from the poses of their most active capsules, or of given ones.
 
     >>> from paircaps.network import NetworkSpec, Preparation
-    >>> spec = NetworkSpec(
-    ...     "resnet-caps-small", {"num_classes": 2}, ("cat", "dog"), Preparation((28, 28), (28, 28)), decoder="deconv"
-    ... )
+    >>> preparation = Preparation(size=(28, 28), crop=(28, 28))
+    >>> options = {"num_classes": 2}
+    >>> classes = ("cat", "dog")
+    >>> spec = NetworkSpec("resnet-caps-small", options, classes, preparation, "deconv")
     >>> network = Network(spec)  # or a trained one: paircaps.load(folder)
     >>> reconstruct(network, torch.rand(3, 1, 28, 28)).drawings.shape
     torch.Size([3, 1, 1, 28, 28])

@@ -169,7 +169,8 @@ def settle(model: nn.Module, batches: Iterable[object], limit: int | None = None
 
     >>> from paircaps import create_model
     >>> model = create_model("resnet-caps-small").eval()
-    >>> settle(model, [torch.rand(8, 1, 28, 28) for _ in range(2)])  # or settle(model, dataloader, limit=12)
+    >>> batches = [torch.rand(8, 1, 28, 28) for _ in range(2)]  # or a DataLoader
+    >>> settle(model, batches, limit=12)
 
     Args:
         model: network to settle; its weights and its mode stay.

@@ -26,7 +26,7 @@ class PrimaryCapsules(nn.Module):
     A capsule's activation is its length after the squash, ‖x‖² / (1 + ‖x‖²).
 
     >>> primary = PrimaryCapsules(in_channels=64, in_size=7)
-    >>> primary(torch.randn(8, 64, 7, 7)).pose.shape  # 4 × 4 positions with 4 capsules each
+    >>> primary(torch.randn(8, 64, 7, 7)).pose.shape  # 4 capsules at 4 × 4 positions
     torch.Size([8, 64, 16])
     >>> primary.out_capsules  # in_capsules of the layer above
     64
@@ -118,7 +118,7 @@ class PrimaryCapsules(nn.Module):
             first: position of the centre of the first feature.
 
         Returns:
-            (I, 2): x to the right and y down.
+            x to the right and y down, (I, 2).
         """
         kernel, stride, padding = (self.conv.kernel_size[0], self.conv.stride[0], int(self.conv.padding[0]))
         middle = (kernel - 1) / 2 - padding

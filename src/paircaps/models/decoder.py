@@ -56,7 +56,9 @@ class DeconvDecoder(Decoder):
     >>> from paircaps import create_model
     >>> capsules = create_model("resnet-caps-small")(torch.rand(8, 1, 28, 28))
     >>> decoder = DeconvDecoder(pose_dim=16, image_size=28)
-    >>> decoder(capsules).shape  # from the most active capsule; decoder(capsules, labels) takes those of the labels
+    >>> decoder(capsules).shape  # from the most active capsule of each image
+    torch.Size([8, 1, 28, 28])
+    >>> decoder(capsules, torch.arange(8)).shape  # from those of given classes
     torch.Size([8, 1, 28, 28])
 
     Args:

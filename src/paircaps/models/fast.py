@@ -138,7 +138,7 @@ class FastBackbone(nn.Module):
     """
 
     FIELD = (8.0, 4.5)
-    """Positions of the features in the image: distance of neighbours, and centre of the first, in pixels."""
+    """Distance of neighbouring features in the image, and centre of the first one, in pixels."""
 
     def __init__(self, in_channels: int, widths: tuple[int, int, int], stem: str) -> None:
         super().__init__()

@@ -93,7 +93,7 @@ def create_model(
     """Build a model by its name, with fresh weights.
 
     >>> import torch
-    >>> model = create_model("resnet-caps-small", num_classes=10, in_channels=3, image_size=32)
+    >>> model = create_model("resnet-caps-small", in_channels=3, image_size=32)
     >>> capsules = model(torch.rand(8, 3, 32, 32))
     >>> capsules.activation.shape, capsules.pose.shape
     (torch.Size([8, 10]), torch.Size([8, 10, 16]))

@@ -71,7 +71,8 @@ def create_routing(name: str | RoutingFactory, out_capsules: int, **options: obj
 
     >>> import torch
     >>> routing = create_routing("dynamic", out_capsules=10, iterations=2)
-    >>> routing(torch.randn(8, 64, 10, 16)).activation.shape  # 64 votes for each of 10 parents
+    >>> votes = torch.randn(8, 64, 10, 16)  # 8 images, 64 votes for each of 10 parents
+    >>> routing(votes).activation.shape
     torch.Size([8, 10])
 
     Args:

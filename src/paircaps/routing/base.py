@@ -25,7 +25,7 @@ class VoteNeeds(Enum):
     """Dense votes of the whole batch, for :meth:`Routing.agree`."""
 
     IMAGES = "images"
-    """Dense votes of a few images at a time, for :meth:`Routing.agree`: images are routed independently."""
+    """Dense votes of a few images at a time, for :meth:`Routing.agree`; images are routed independently."""
 
     SUMS = "sums"
     """Σû and Σû² over the children, for :meth:`Routing.agree_on_sums`."""
@@ -50,7 +50,8 @@ class Routing(nn.Module, ABC):
     ...     def agree(self, votes, activation):
     ...         s = votes.mean(dim=-3)  # (..., J, K)
     ...         return Capsules(s, s, torch.linalg.vector_norm(s, dim=-1))
-    >>> CapsuleLayer(64, 10, routing=MeanRouting)(torch.randn(8, 64, 16)).activation.shape
+    >>> layer = CapsuleLayer(in_capsules=64, out_capsules=10, routing=MeanRouting)
+    >>> layer(torch.randn(8, 64, 16)).activation.shape
     torch.Size([8, 10])
 
     Args:

@@ -280,7 +280,9 @@ def evaluate(
     >>> from paircaps.losses import Loss
     >>> from paircaps.network import Network, NetworkSpec, Preparation
     >>> digits = load_dataset("glyphs", "test").limit(64)
-    >>> spec = NetworkSpec("resnet-caps-small", {"num_classes": 10}, digits.classes, Preparation((28, 28), (28, 28)))
+    >>> preparation = Preparation(size=(28, 28), crop=(28, 28))
+    >>> options = {"num_classes": 10}
+    >>> spec = NetworkSpec("resnet-caps-small", options, digits.classes, preparation)
     >>> network = Network(spec).eval()  # or a trained one: paircaps.load(folder)
     >>> metrics = evaluate(Objective(network, Loss()), digits)
     >>> metrics.images, 0 <= metrics.accuracy <= 1

@@ -84,8 +84,9 @@ def train(
     >>> from tempfile import TemporaryDirectory
     >>> from paircaps import load
     >>> from paircaps.training.recipes import load_recipe
-    >>> recipe = load_recipe("glyphs", {"train": {"steps": 2, "batch_size": 16}, "data": {"limit": 64}})
-    >>> with TemporaryDirectory() as folder:  # two steps, to show how it is called; the recipe itself has many more
+    >>> short = {"train": {"steps": 2, "batch_size": 16}, "data": {"limit": 64}}
+    >>> recipe = load_recipe("glyphs", short)  # without the second argument, as it is
+    >>> with TemporaryDirectory() as folder:
     ...     result = train(recipe, folder)
     ...     network = load(result.folder)
     >>> result.trained["steps"]

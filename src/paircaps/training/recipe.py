@@ -436,7 +436,7 @@ class Recipe:
 
     :func:`paircaps.training.recipes.load_recipe` reads one from TOML; in Python it is put together of its sections:
 
-    >>> recipe = Recipe(data=Data("glyphs", limit=1000), train=Train(epochs=5, batch_size=64))
+    >>> recipe = Recipe(data=Data("glyphs", limit=1000), train=Train(epochs=5))
     >>> recipe.model.name, recipe.model.routing
     ('resnet-caps-small', 'fm')
 

@@ -111,8 +111,8 @@ def create_transform(
 ) -> nn.Module:
     """Build the learned transform from child capsules to votes.
 
-    >>> votes = create_transform("matrix", in_capsules=64, out_capsules=10, in_dim=16, pose_dim=16)
-    >>> votes(torch.randn(8, 64, 16)).shape
+    >>> transform = create_transform("matrix", 64, 10, in_dim=16, pose_dim=16)
+    >>> transform(torch.randn(8, 64, 16)).shape
     torch.Size([8, 64, 10, 16])
 
     Args:
