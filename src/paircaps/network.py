@@ -162,7 +162,14 @@ class Network(nn.Module):
 
     Args:
         spec: specification of the network.
+
+    Attributes:
+        model: the model, from images to capsules.
+        decoder: the decoder, from capsules to images; None if the network has none.
     """
+
+    model: ImageModel
+    decoder: Decoder | None
 
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
