@@ -3,6 +3,8 @@
 import dataclasses
 import re
 
+from docutils import nodes
+from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.domains.python import PyClasslike, PyObject
 
@@ -36,6 +38,12 @@ def shorten_types(app: Sphinx, what: str, name: str, value: object, options: obj
             lines[number] = re.sub(r"\b(?:\w+\.)+(?=\w)", "", line)
 
 
+def errors_last(app: Sphinx, domain: str, kind: str, content: addnodes.desc_content) -> None:
+    """Put errors behind the type of the result, which autodoc appends to them."""
+    for fields in content.findall(nodes.field_list):
+        fields.children.sort(key=lambda field: field[0].astext().startswith("raises"))
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect to autodoc, and call the fields of a class attributes, where Sphinx calls them variables."""
     for kind in (PyObject, PyClasslike):
@@ -44,5 +52,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
                 field.label = "Attributes"
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("autodoc-process-signature", show_defaults)
+    app.connect("object-description-transform", errors_last, priority=600)  # after autodoc's types
     app.connect("autodoc-process-docstring", shorten_types, priority=600)  # after napoleon, which writes them
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 from docs.site import load_extension
+from docutils import nodes
 
 from paircaps.pictures import Fitting
 
@@ -53,3 +54,12 @@ def test_types_of_attributes_are_shown_without_modules():
     ]
     reference.shorten_types(None, "class", "Capsules", None, None, lines)
     assert lines == [":vartype s: Tensor | None", ":ivar s: see a.b.", ":vartype t: Mapping[str, Info]"]
+
+
+def test_errors_come_after_the_type_of_the_result():
+    fields = nodes.field_list()
+    for name in ("param x", "raises ValueError", "raises TypeError", "returns", "rtype"):
+        fields += nodes.field("", nodes.field_name("", name), nodes.field_body())
+    reference.errors_last(None, "py", "function", nodes.container("", fields))
+    names = [field[0].astext() for field in fields]
+    assert names == ["param x", "returns", "rtype", "raises ValueError", "raises TypeError"]

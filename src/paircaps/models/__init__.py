@@ -10,6 +10,7 @@ from paircaps.models.decoder import Decoder, DeconvDecoder, DenseDecoder, select
 from paircaps.models.fast import FastBackbone, WhiteningStem
 from paircaps.models.fast_caps import FastCapsules
 from paircaps.models.fast_pool import FastPool
+from paircaps.models.pooling import PoolingModel
 from paircaps.models.registry import (
     create_model,
     is_model,
@@ -33,6 +34,7 @@ __all__ = [
     "FastCapsules",
     "FastPool",
     "ImageModel",
+    "PoolingModel",
     "ResNetBackbone",
     "ResNetCapsules",
     "ResNetPool",

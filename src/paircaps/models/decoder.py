@@ -97,7 +97,7 @@ class DeconvDecoder(Decoder):
         )
 
     def draw(self, pose: Tensor, chosen: Tensor) -> Tensor:
-        """(B, J, K) and (B, [D]) to (B, [D,] C, H, W)."""
+        """Reconstruct images from chosen poses: (B, J, K) and (B, [D]) to (B, [D,] C, H, W); see the base class."""
         if pose.shape[-1] != self.pose_dim:
             raise ValueError(f"expected poses of {self.pose_dim} dimensions, got {pose.shape[-1]}")
         picked = pick(pose, chosen)  # (B, [D,] K)
@@ -145,7 +145,7 @@ class DenseDecoder(Decoder):
         )
 
     def draw(self, pose: Tensor, chosen: Tensor) -> Tensor:
-        """(B, J, K) and (B, [D]) to (B, [D,] C, H, W)."""
+        """Reconstruct images from chosen poses: (B, J, K) and (B, [D]) to (B, [D,] C, H, W); see the base class."""
         require_shape("pose", pose, (pose.shape[0], self.num_classes, self.pose_dim), "one pose per class")
         pose = pose if chosen.dim() == 1 else pose.unsqueeze(1)  # (B, [1,] J, K)
         mask = one_hot(chosen, self.num_classes, pose.dtype).unsqueeze(-1)  # (B, [D,] J, 1)
