@@ -103,7 +103,7 @@ def in_dtype(routing: AnyRouting, dtype: torch.dtype) -> AnyRouting:
 
 
 def assert_capsules(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
-    """The result is Capsules, its parts have the right shapes, and the dtype is that of the votes.
+    """Check that the result is Capsules, that its parts have the right shapes and the dtype of the votes.
 
     Args:
         routing: as for :func:`check_routing`.
@@ -137,7 +137,7 @@ def assert_matches_oracle(
     seed: int = 0,
     tolerance: float = 1e-10,
 ) -> None:
-    """In float64 the routing equals a plain implementation of the same algorithm.
+    """Check in float64 that the routing equals a plain implementation of the same algorithm.
 
     Args:
         routing: the routing.
@@ -160,7 +160,7 @@ def assert_matches_oracle(
 def assert_permutation_invariant(
     routing: AnyRouting, out_capsules: int, *, seed: int = 0, tolerance: float = 1e-10
 ) -> None:
-    """Children are a set: in another order, with their activations, they make the same parents.
+    """Check that children are a set: in another order, with their activations, they make the same parents.
 
     Args:
         routing: as for :func:`check_routing`.
@@ -184,7 +184,7 @@ def assert_permutation_invariant(
 def assert_free_leading_dims(
     routing: AnyRouting, out_capsules: int, *, seed: int = 0, tolerance: float = 1e-10
 ) -> None:
-    """Images are independent, whatever axes they are laid out in: none, one, or several.
+    """Check that images are independent, whatever axes they are laid out in: none, one, or several.
 
     Args:
         routing: as for :func:`check_routing`.
@@ -204,7 +204,7 @@ def assert_free_leading_dims(
 
 
 def assert_gradients(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
-    """In float64 the gradients for votes, activations and parameters are those of finite differences.
+    """Check in float64 that the gradients for votes, activations and parameters are those of finite differences.
 
     Args:
         routing: as for :func:`check_routing`.
@@ -229,7 +229,7 @@ def assert_gradients(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -
 
 
 def assert_shortcut(routing: AnyRouting, out_capsules: int, *, seed: int = 0, tolerance: float = 1e-10) -> None:
-    """Where a routing declares that it needs less than all votes, it makes the same parents of that.
+    """Check that a routing that declares to need less than all votes makes the same parents of that.
 
     Args:
         routing: as for :func:`check_routing`.
@@ -255,7 +255,7 @@ def assert_shortcut(routing: AnyRouting, out_capsules: int, *, seed: int = 0, to
 
 
 def assert_evidence(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
-    """Where a routing has evidence, the shares of the children add up to the activation of each parent.
+    """Check that the shares of the children in a routing's evidence, if it has some, add up to the activations.
 
     Args:
         routing: as for :func:`check_routing`.
@@ -333,7 +333,9 @@ def hard_votes(out_capsules: int, *, seed: int = 0) -> Mapping[str, Tensor]:
 
 
 def assert_finite(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
-    """Values and gradients are finite on hard votes, in float32 and bfloat16, for all, some and no active children.
+    """Check that values and gradients are finite on hard votes, in float32 and bfloat16.
+
+    Children are all active, half active, and all inactive.
 
     Args:
         routing: as for :func:`check_routing`.

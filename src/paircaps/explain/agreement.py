@@ -52,7 +52,7 @@ class Agreement:
 def agreement(network: Network, images: Tensor, label: Tensor | int | None = None, pairs: int = PAIRS) -> Agreement:
     """Divide the agreement on a class among child capsules and positions.
 
-    >>> from paircaps.network import NetworkSpec, Preparation
+    >>> from paircaps.network import Network, NetworkSpec, Preparation
     >>> preparation = Preparation(size=(28, 28), crop=(28, 28))
     >>> options = {"num_classes": 2}
     >>> spec = NetworkSpec("resnet-caps-small", options, ("cat", "dog"), preparation)

@@ -101,7 +101,7 @@ def perturb(
 ) -> Perturbation:
     """Move every pose dimension through its range and reconstruct the images.
 
-    >>> from paircaps.network import NetworkSpec, Preparation
+    >>> from paircaps.network import Network, NetworkSpec, Preparation
     >>> preparation = Preparation(size=(28, 28), crop=(28, 28))
     >>> options = {"num_classes": 2}
     >>> classes = ("cat", "dog")

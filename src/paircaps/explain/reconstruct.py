@@ -58,7 +58,7 @@ def require_decoder(network: Network) -> Decoder:
 def reconstruct(network: Network, images: Tensor, label: Tensor | int | None = None) -> Reconstruction:
     """Reconstruct images from the poses of their most active capsules, or of given ones.
 
-    >>> from paircaps.network import NetworkSpec, Preparation
+    >>> from paircaps.network import Network, NetworkSpec, Preparation
     >>> preparation = Preparation(size=(28, 28), crop=(28, 28))
     >>> options = {"num_classes": 2}
     >>> classes = ("cat", "dog")
