@@ -40,6 +40,7 @@ extensions = [
     "contents",
     "mathml",
     "public_names",
+    "reference",
 ]
 
 # Markdown and notebooks
@@ -51,9 +52,10 @@ nb_execution_timeout = 600
 nb_execution_show_tb = True
 
 # API reference
-autodoc_default_options = {"members": True}
+autodoc_default_options = {"members": True, "exclude-members": "extra_repr"}
 autodoc_typehints = "description"
-autodoc_typehints_description_target = "documented"
+autodoc_typehints_description_target = "documented_params"
+python_use_unqualified_type_names = True
 autodoc_member_order = "bysource"
 autodoc_class_signature = "mixed"
 autosummary_generate = False

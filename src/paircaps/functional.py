@@ -54,7 +54,18 @@ ABSENT = 1e-12
 
 
 class Capsules(NamedTuple):
-    """Output of a capsule layer.
+    """Capsules: the output of every capsule layer and model, a named tuple of three tensors.
+
+    A capsule stands for one entity, such as a digit of class j. It has a vector, the pose, that says how the entity
+    looks, and a number, the activation, that says whether it is there. Of a model's capsules, the class with the
+    highest activation is the prediction.
+
+    >>> import torch
+    >>> from paircaps import CapsuleLayer
+    >>> layer = CapsuleLayer(in_capsules=64, out_capsules=10)
+    >>> capsules = layer(torch.randn(8, 64, 16))
+    >>> capsules.pose.shape, capsules.activation.shape
+    (torch.Size([8, 10, 16]), torch.Size([8, 10]))
 
     Attributes:
         s: vectors that the next capsule layer receives, (..., J, K).
@@ -131,7 +142,7 @@ def matrix_votes(u: Tensor, weight: Tensor) -> Tensor:
 def vector_votes(u: Tensor, weight: Tensor) -> Tensor:
     """Votes of every child for every parent by a full matrix (E1).
 
-        û_{j|i} = W_ij u_i,  the input axis of W first
+        û_{j|i} = W_ij u_i,  where the weight holds the transpose of W_ij
 
     Args:
         u: child capsules, (..., I, K_in).
@@ -160,6 +171,10 @@ def pairwise_agreement(votes: Tensor, *, halve: bool = True) -> Tensor:
         s_j = 1/I · Σ_{i<k} û_{j|i} ⊙ û_{j|k} = 1/(2I) · [(Σ_i û_{j|i})² − Σ_i û_{j|i}²]
 
     The left side is O(I²) and the definition (E13); the right side is what is computed.
+
+    >>> votes = torch.tensor([[[1.0, 0.0]], [[1.0, 0.0]], [[0.0, 1.0]]])  # (3, 1, 2)
+    >>> pairwise_agreement(votes)  # two of the three agree, on the first dimension
+    tensor([[0.3333, 0.0000]])
 
     Args:
         votes: votes, (..., I, J, K).
@@ -209,6 +224,16 @@ FM_ACTIVATIONS = ("sum", "squash")
 def fm_agreement(votes: Tensor, *, normalize: bool = True, halve: bool = True, activation: str = "sum") -> Capsules:
     """FM agreement: parents from the pairwise products of their children's votes, in one pass (Algorithm 1).
 
+    FM stands for factorization machines, which sum the products of all pairs in the same way. Votes that point the same
+    way make an active parent; votes that cancel out do not.
+
+    >>> votes = torch.ones(4, 1, 16)  # (I, J, K): 4 children agree on 1 parent
+    >>> fm_agreement(votes).activation
+    tensor([1.5000])
+    >>> votes[2:] *= -1  # two against two
+    >>> fm_agreement(votes).activation
+    tensor([-0.5000])
+
     Args:
         votes: votes, (..., I, J, K).
         normalize: give each vote length one first (E4). The published runs of section 4.1 leave it out.
@@ -237,6 +262,9 @@ def fm_capsules(
         children: I, the number of votes in each sum.
         halve: keep the factor ½ of E5; see :func:`pairwise_agreement`.
         activation: see :func:`fm_agreement`.
+
+    Returns:
+        Capsules of (..., J, K), (..., J, K) and (..., J).
     """
     s = agreement_of_sums(total, squares, children, halve=halve)  # E5: Alg. 1, line 2
     pose = s / _length(s).clamp_min(ABSENT)  # E6: line 3
@@ -263,11 +291,14 @@ def dynamic_routing(votes: Tensor, iterations: int = 3) -> Capsules:
 
 @in_full_precision
 def dynamic_coupling(votes: Tensor, iterations: int = 3) -> Tensor:
-    """Coupling of dynamic routing in its last iteration: the share c of each child in each parent, (..., I, J).
+    """Coupling of dynamic routing in its last iteration: how each child is divided among the parents.
 
     Args:
         votes: votes, (..., I, J, K).
         iterations: r, at least 1.
+
+    Returns:
+        c, (..., I, J); over the parents it adds up to one.
     """
     _, c = _dynamic(votes, iterations)
     return votes.new_full(votes.shape[:-1], 1 / votes.shape[-2]) if c is None else c
@@ -294,6 +325,9 @@ def uniform_routing(total: Tensor) -> Capsules:
 
     Args:
         total: Σû over the children, (..., J, K).
+
+    Returns:
+        Capsules, as :func:`dynamic_routing` returns them.
     """
     v = squash(total / total.shape[-2])  # b = 0, so c = softmax_j(0) = 1/J
     return Capsules(v, v, _length(v).squeeze(-1))
@@ -316,8 +350,9 @@ def em_routing(
 ) -> Capsules:
     """EM routing (Hinton, Sabour and Frosst, 2018): each parent is a Gaussian fitted to the votes it explains.
 
-    With ε = 1e-9 everywhere. Where votes exceed 1e4, the floor under σ² grows with their square, so that a parent
-    left by all its children does not turn into an infinite log-likelihood, and then into NaN.
+    ε = 1e-9 is added to every variance and wherever EM divides or takes a logarithm. Where votes exceed 1e4, the least
+    variance grows with their square: else the log-likelihood of a parent that no child is assigned to would become
+    infinite, and then NaN.
 
     Args:
         votes: V, (..., I, J, K).
@@ -337,9 +372,17 @@ def em_routing(
 def em_coupling(
     votes: Tensor, activation: Tensor | None, beta_u: Tensor, beta_a: Tensor, iterations: int = 3
 ) -> Tensor:
-    """Assignment of EM routing in its last M step: the share R of each child in each parent, (..., I, J).
+    """Assignment of EM routing in its last M step: how each child is divided among the parents.
 
-    Arguments are those of :func:`em_routing`.
+    Args:
+        votes: V, (..., I, J, K).
+        activation: activations of the children, a_i, (..., I); None stands for all ones.
+        beta_u: cost of describing a child by a parent, (J,).
+        beta_a: cost of leaving a parent inactive, (J,).
+        iterations: r, at least 1.
+
+    Returns:
+        R, (..., I, J); over the parents it adds up to one.
     """
     return _em(votes, activation, beta_u, beta_a, iterations)[2]
 
@@ -436,6 +479,12 @@ def margin_loss(
 
         L_j = T_j max(0, m⁺ − a_j)² + λ (1 − T_j) max(0, a_j − m⁻)²
 
+    It is made for activations in 0..1, as dynamic and EM routing give.
+
+    >>> activation = torch.tensor([[0.95, 0.05, 0.30]])  # one image, three classes
+    >>> margin_loss(activation, torch.tensor([0]))  # ½ (0.3 − 0.1)²
+    tensor(0.0200)
+
     Args:
         activation: a, activations of the classes, (..., J).
         target: class indices, (...), or which classes are present, T as 0 and 1, (..., J).
@@ -445,6 +494,12 @@ def margin_loss(
         positive_margin: m⁺, the activation from which on a class counts as present.
         negative_margin: m⁻, the activation up to which a class counts as absent.
         absent_weight: λ, the weight of absent classes.
+
+    Returns:
+        the loss, a number, or (..., J) without a reduction.
+
+    Raises:
+        ValueError: if the target has another shape, or a class index that does not exist.
     """
     require_tensor("activation", activation, "(..., classes)", 1)
     require_choice("reduction", reduction, REDUCTIONS)
@@ -482,6 +537,9 @@ def reconstruction_loss(reconstruction: Tensor, image: Tensor, reduction: str = 
         reconstruction: output of a decoder, (..., C, H, W).
         image: image to reconstruct, (..., C, H, W).
         reduction: ``"mean"`` averages over images, ``"sum"`` adds them up, ``"none"`` gives each image's, (...).
+
+    Returns:
+        the loss, a number, or (...) without a reduction.
     """
     require_tensor("reconstruction", reconstruction, "(..., channels, height, width)", 3)
     require_choice("reduction", reduction, REDUCTIONS)

@@ -109,7 +109,7 @@ class BatchLoss(NamedTuple):
 
 
 class Objective(nn.Module):
-    """A network and its loss in one module, as data parallelism and ``torch.compile`` need them.
+    """The training objective: a network and its loss in one module, as data parallelism and ``torch.compile`` need it.
 
     Training calls the module, evaluation calls :meth:`losses` on outputs of its own.
 

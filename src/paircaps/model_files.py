@@ -38,7 +38,20 @@ _MOST_NAMED = 20
 
 
 def save_model(folder: Path, network: Network, trained: Mapping[str, object]) -> None:
-    """Write the files of a network; the JSON comes last, so that a reader finds both files or an error.
+    """Write a network to a folder, where :func:`load` finds it.
+
+    The files are ``model.safetensors`` and ``model.json``. The JSON is written last, so that a reader finds both files
+    or an error.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> preparation = Preparation(size=(28, 28), crop=(28, 28))
+    >>> options = {"num_classes": 2}
+    >>> spec = NetworkSpec("resnet-caps-small", options, ("cat", "dog"), preparation)
+    >>> network = Network(spec)
+    >>> with TemporaryDirectory() as folder:
+    ...     save_model(Path(folder), network, {"dataset": "pets"})
+    ...     load(folder).classes
+    ('cat', 'dog')
 
     Args:
         folder: where to write; it must exist.
@@ -65,11 +78,14 @@ def contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def find_models(places: Iterable[Path]) -> dict[str, Path]:
-    """Folders of trained networks by name.
+    """Find trained networks.
 
     Args:
         places: folders of trained networks, or folders that contain some, as ``paircaps demo`` writes. Those of one
             place come in the order in which they were trained.
+
+    Returns:
+        their folders by name.
 
     Raises:
         ModelFileError: if a place is no trained network and contains none, or two have one name.
@@ -105,6 +121,9 @@ def load(folder: Path | str, device: torch.device | str = "cpu") -> Network:
         folder: the ``--out`` of a training, or any folder with ``model.safetensors`` and ``model.json``.
         device: device to load it on.
 
+    Returns:
+        the network; its method :meth:`paircaps.network.Network.predict` classifies pictures.
+
     Raises:
         ModelFileError: if the files are missing or damaged, or not those of a paircaps model.
     """
@@ -122,7 +141,7 @@ def load(folder: Path | str, device: torch.device | str = "cpu") -> Network:
 
 
 def load_without_weights(folder: Path) -> Network:
-    """The network of a folder on the device ``meta``: its layers and shapes, without a value; its weights are not read.
+    """Load a network without its weights: layers and shapes on the device ``meta``, to look at or to count.
 
     Args:
         folder: folder with ``model.json``.
@@ -135,10 +154,14 @@ def load_without_weights(folder: Path) -> Network:
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:
-    """Content of ``model.json`` in a folder; format, version and checksum of the weights were checked.
+    """Read ``model.json`` of a trained network.
 
     Args:
         folder: folder of a trained network.
+
+    Returns:
+        content of the file, whose format and version were checked; its section ``trained`` says what is known of the
+        training.
 
     Raises:
         ModelFileError: if it is missing or damaged, or not that of a paircaps model.

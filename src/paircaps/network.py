@@ -148,11 +148,28 @@ class Prediction:
 
 
 class Network(nn.Module):
-    """Model and decoder with the preparation of images and the names of the classes.
+    """A network that classifies pictures: a model with its class names, its preparation of images and its decoder.
+
+    :func:`paircaps.load` returns a trained one; built from a specification, as here, its weights are random.
+
+    >>> preparation = Preparation(size=(28, 28), crop=(28, 28))
+    >>> options = {"num_classes": 2}
+    >>> spec = NetworkSpec("resnet-caps-small", options, ("cat", "dog"), preparation)
+    >>> network = Network(spec)
+    >>> prediction = network.predict(torch.rand(1, 28, 28))  # or a path
+    >>> prediction.label in network.classes, 0 <= prediction.certainty <= 1
+    (True, True)
 
     Args:
         spec: specification of the network.
+
+    Attributes:
+        model: the model, from images to capsules.
+        decoder: the decoder, from capsules to images; None if the network has none.
     """
+
+    model: ImageModel
+    decoder: Decoder | None
 
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
@@ -173,16 +190,33 @@ class Network(nn.Module):
 
         Args:
             images: floats in 0..1 or uint8, of the model's size or of the size before the centre crop.
+
+        Returns:
+            Capsules of the classes, (B, J, K), (B, J, K) and (B, J).
         """
         return self.model(self.model_input(images))
 
     def model_input(self, images: Tensor) -> Tensor:
-        """Input of the model: images prepared and, if the network does so, standardised."""
+        """Input of the model: images prepared and, if the network does so, standardised.
+
+        Args:
+            images: as for a call.
+
+        Returns:
+            (B, C, H, W) of the model's size.
+        """
         images = self.prepare(images)
         return standardise(images) if self.spec.preparation.standardise else images
 
     def prepare(self, images: Tensor) -> Tensor:
-        """Images as floats in 0..1, cropped to the model's size: what a decoder should reconstruct."""
+        """Images as floats in 0..1, cropped to the model's size: what a decoder should reconstruct.
+
+        Args:
+            images: as for a call.
+
+        Returns:
+            (B, C, H, W) of the model's size, in 0..1.
+        """
         if not isinstance(images, Tensor):
             raise TypeError(f"images must be a tensor, got {type(images).__name__}; predict(...) takes picture files")
         images = as_float(images)
@@ -200,11 +234,17 @@ class Network(nn.Module):
         self.model.fit(self.model_input(images))
 
     def reconstruct(self, images: Tensor, label: Tensor | None = None) -> Tensor:
-        """Reconstructions of images, (B, C, H, W) in 0..1.
+        """Reconstruct images from the poses of their capsules.
 
         Args:
             images: as for a call.
             label: class indices of the poses to decode, (B,); None takes the most active capsule.
+
+        Returns:
+            (B, C, H, W) in 0..1.
+
+        Raises:
+            ValueError: if the network has no decoder.
         """
         if self.decoder is None:
             raise ValueError("this network was trained without a decoder: it cannot redraw its input")
@@ -222,25 +262,37 @@ class Network(nn.Module):
 
     @property
     def certainty_kind(self) -> str:
-        """How activations become certainties: ``"activation"``, each as it is, or ``"softmax"``, which adds up to 1."""
+        """How activations become certainties, ``"activation"``, each as it is, or ``"softmax"``, which adds up to 1."""
         return self.spec.certainty or ("activation" if self.model.bounded else "softmax")
 
     def certainty(self, activation: Tensor) -> Tensor:
-        """Activations (..., J) mapped to certainties in 0..1: as they are if they lie there, else by a softmax."""
+        """Activations mapped to certainties in 0..1: as they are if they lie there, else by a softmax.
+
+        Args:
+            activation: activations of the classes, (..., J).
+
+        Returns:
+            (..., J) in 0..1.
+        """
         return activation.clamp(0, 1) if self.certainty_kind == "activation" else activation.softmax(-1)
 
     def predict(
         self, pictures: Picture | Iterable[Picture], *, fit: Fit | None = None, invert: bool | None = None
     ) -> Prediction | list[Prediction]:
-        """Class, certainties and activations of pictures.
+        """Classify pictures.
+
+        A large JPEG file is decoded at a fraction of its size, an image of Pillow is not: the activations of the two
+        may differ in the third digit.
 
         Args:
-            pictures: path of a picture file, its content as bytes, an image of Pillow or a tensor (C, H, W): one
-                prediction. Path of a folder, a tensor (B, C, H, W) or a list of any of these: a list of predictions.
-                Tensors are as for a call. A large JPEG file is decoded at a fraction of its size, an image
-                of Pillow is not: activations may differ in the third digit.
+            pictures: one picture: the path of a file, its content as bytes, an image of Pillow, or a tensor (C, H, W).
+                Or several: the path of a folder, a tensor (B, C, H, W), or a list of any of these. Tensors are as for a
+                call.
             fit: how a picture of another aspect ratio is fitted; None as in the training.
             invert: whether to exchange dark and light; None as in the training.
+
+        Returns:
+            a prediction for one picture, a list of them for several.
 
         Raises:
             DataError: if a picture cannot be read.
@@ -263,6 +315,9 @@ class Network(nn.Module):
             sources: pictures to classify, read a few at a time.
             fit: as for :meth:`predict`.
             invert: as for :meth:`predict`.
+
+        Returns:
+            predictions in the order of the sources.
         """
         sources = iter(sources)
         while group := list(islice(sources, _AT_ONCE)):
@@ -291,6 +346,12 @@ class Network(nn.Module):
             fit: as for :meth:`predict`.
             invert: as for :meth:`predict`.
             max_memory: most bytes that decoding may take; no bound without it.
+
+        Returns:
+            the picture as a tensor of the size that the network takes.
+
+        Raises:
+            DataError: if it cannot be read.
         """
         wanted = self.spec.preparation
         try:
@@ -304,6 +365,10 @@ class Network(nn.Module):
         """How picture files are fitted: as in the training, unless arguments say otherwise.
 
         Where the training's way is not known, a warning says so, once, and what is assumed.
+
+        Args:
+            fit: as for :meth:`predict`.
+            invert: as for :meth:`predict`.
         """
         known = self.spec.preparation.fitting
         if known is not None:

@@ -95,14 +95,19 @@ class Fitting:
         require_within("background", self.background, 0, 255)
 
     def changed(self, fit: Fit | None = None, invert: bool | None = None) -> Fitting:
-        """Fitting with another fit, or an inversion that is not decided by the picture; None keeps what there is."""
+        """Fitting with another fit, or with an inversion that does not depend on the picture.
+
+        Args:
+            fit: new fit; None keeps what there is.
+            invert: whether dark and light are exchanged; None keeps what there is.
+        """
         inversion = self.invert if invert is None else "always" if invert else "never"
         return replace(self, fit=fit or self.fit, invert=inversion)
 
 
 @dataclass(frozen=True)
 class FittedPicture:
-    """A picture as a tensor.
+    """A picture as a tensor of the size that was asked for.
 
     Args:
         image: (C, H, W) in uint8.
@@ -130,6 +135,12 @@ def find_pictures(places: Iterable[str]) -> Iterator[PictureSource]:
     """Find pictures: files, all pictures in folders and their subfolders, and standard input (``-``).
 
     A file that does not exist gives a source too, which raises a DataError when it is read.
+
+    Args:
+        places: paths of files and folders, or ``-``.
+
+    Returns:
+        the pictures, those of a folder in the order of their names; none is read yet.
     """
     for place in places:
         path = Path(place).expanduser()
@@ -187,7 +198,7 @@ def decode_picture(
     max_pixels: int = MAX_PIXELS,
     max_memory: int | None = None,
 ) -> Tensor:
-    """Decode a picture to (channels, height, width) in uint8.
+    """Decode the content of a picture file to a tensor.
 
     Args:
         content: bytes of a PNG, JPEG, BMP or WebP file, whatever its name says; of an animation, the first picture.
@@ -212,7 +223,20 @@ def decode_fitted(
     max_pixels: int = MAX_PIXELS,
     max_memory: int | None = None,
 ) -> FittedPicture:
-    """Decode a picture to (channels, height, width) in uint8; like :func:`decode_picture`, with one fitting."""
+    """Decode the content of a picture file to a tensor, as a dataset or a network fits it.
+
+    Args:
+        content: bytes of the file; see :func:`decode_picture`.
+        name: name of the picture in messages.
+        size: a side, or (height, width).
+        channels: 1 for grey, 3 for colour.
+        fitting: how the picture is fitted to the size.
+        max_pixels: most pixels of the picture in its file.
+        max_memory: most bytes that decoding may take; no bound without it.
+
+    Raises:
+        DataError: if it cannot be decoded.
+    """
     require_extra("reading pictures", "PIL")
     from PIL import Image, UnidentifiedImageError
 
@@ -246,9 +270,15 @@ def decode_fitted(
 
 
 def fit_picture(picture: Image.Image, size: tuple[int, int], channels: int, fitting: Fitting) -> FittedPicture:
-    """Fit a picture that Pillow has opened; arguments as above.
+    """Fit a picture that Pillow has opened.
 
     Dark and light are exchanged before the picture is padded: the padding is black in any case.
+
+    Args:
+        picture: an image of Pillow.
+        size: (height, width).
+        channels: 1 for grey, 3 for colour.
+        fitting: how the picture is fitted to the size.
     """
     from PIL import ImageOps
 

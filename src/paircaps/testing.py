@@ -47,10 +47,18 @@ POSE_DIM = 4
 def check_routing(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
     """Run every check of this module that needs no oracle, on small inputs.
 
+    It returns nothing if all is well, so that it can be all there is in a test of a routing:
+
+    >>> from paircaps import DynamicRouting
+    >>> check_routing(DynamicRouting(out_capsules=3), out_capsules=3)
+
     Args:
         routing: the routing, in float32 if it is a module; it is copied where a check needs another precision.
         out_capsules: the number of parents that it was built for.
         seed: seed of the random votes.
+
+    Raises:
+        AssertionError: if a check fails; the message says which, and what differs.
     """
     assert_capsules(routing, out_capsules, seed=seed)
     assert_permutation_invariant(routing, out_capsules, seed=seed)
@@ -70,7 +78,19 @@ def random_votes(
     dtype: torch.dtype = torch.float64,
     seed: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Random votes (..., I, J, K), normally distributed, and activations (..., I) in 0.1..0.9."""
+    """Random votes, normally distributed, and random activations of the children.
+
+    Args:
+        leading: axes before those of the votes, such as the number of images.
+        out_capsules: J, the number of parents.
+        children: I, the number of children.
+        pose_dim: K, the dimensions of a vote.
+        dtype: precision of both.
+        seed: seed of the random numbers.
+
+    Returns:
+        votes (..., I, J, K), and activations (..., I) in 0.1..0.9.
+    """
     generator = torch.Generator().manual_seed(seed)
     votes = torch.randn(*leading, children, out_capsules, pose_dim, generator=generator, dtype=torch.float64)
     activation = 0.1 + 0.8 * torch.rand(*leading, children, generator=generator, dtype=torch.float64)
@@ -83,7 +103,16 @@ def in_dtype(routing: AnyRouting, dtype: torch.dtype) -> AnyRouting:
 
 
 def assert_capsules(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
-    """The result is Capsules, its parts have the right shapes, and the dtype is that of the votes."""
+    """Check that the result is Capsules, that its parts have the right shapes and the dtype of the votes.
+
+    Args:
+        routing: as for :func:`check_routing`.
+        out_capsules: as for :func:`check_routing`.
+        seed: seed of the random votes.
+
+    Raises:
+        AssertionError: if it does not hold.
+    """
     for dtype in (torch.float64, torch.float32, torch.bfloat16):
         votes, activation = random_votes(2, out_capsules=out_capsules, dtype=dtype, seed=seed)
         capsules = in_dtype(routing, dtype)(votes, activation)
@@ -108,7 +137,7 @@ def assert_matches_oracle(
     seed: int = 0,
     tolerance: float = 1e-10,
 ) -> None:
-    """In float64 the routing equals a plain implementation of the same algorithm.
+    """Check in float64 that the routing equals a plain implementation of the same algorithm.
 
     Args:
         routing: the routing.
@@ -131,7 +160,17 @@ def assert_matches_oracle(
 def assert_permutation_invariant(
     routing: AnyRouting, out_capsules: int, *, seed: int = 0, tolerance: float = 1e-10
 ) -> None:
-    """Children are a set: in another order, with their activations, they make the same parents."""
+    """Check that children are a set: in another order, with their activations, they make the same parents.
+
+    Args:
+        routing: as for :func:`check_routing`.
+        out_capsules: as for :func:`check_routing`.
+        seed: seed of the random votes.
+        tolerance: absolute and relative tolerance.
+
+    Raises:
+        AssertionError: if it does not hold.
+    """
     routing = in_dtype(routing, torch.float64)
     votes, activation = random_votes(2, out_capsules=out_capsules, seed=seed)
     expected = routing(votes, activation)
@@ -145,7 +184,17 @@ def assert_permutation_invariant(
 def assert_free_leading_dims(
     routing: AnyRouting, out_capsules: int, *, seed: int = 0, tolerance: float = 1e-10
 ) -> None:
-    """Images are independent, whatever axes they are laid out in: none, one, or several."""
+    """Check that images are independent, whatever axes they are laid out in: none, one, or several.
+
+    Args:
+        routing: as for :func:`check_routing`.
+        out_capsules: as for :func:`check_routing`.
+        seed: seed of the random votes.
+        tolerance: absolute and relative tolerance.
+
+    Raises:
+        AssertionError: if it does not hold.
+    """
     routing = in_dtype(routing, torch.float64)
     votes, activation = random_votes(2, 3, out_capsules=out_capsules, seed=seed)
     together = routing(votes, activation)
@@ -155,7 +204,16 @@ def assert_free_leading_dims(
 
 
 def assert_gradients(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
-    """In float64 the gradients for votes, activations and parameters are those of finite differences."""
+    """Check in float64 that the gradients for votes, activations and parameters are those of finite differences.
+
+    Args:
+        routing: as for :func:`check_routing`.
+        out_capsules: as for :func:`check_routing`.
+        seed: seed of the random votes.
+
+    Raises:
+        AssertionError: if it does not hold.
+    """
     routing = in_dtype(routing, torch.float64)
     votes, activation = random_votes(2, out_capsules=out_capsules, seed=seed)
     parameters = list(routing.parameters()) if isinstance(routing, nn.Module) else []
@@ -171,7 +229,17 @@ def assert_gradients(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -
 
 
 def assert_shortcut(routing: AnyRouting, out_capsules: int, *, seed: int = 0, tolerance: float = 1e-10) -> None:
-    """Where a routing declares that it needs less than all votes, it makes the same parents of that."""
+    """Check that a routing that declares to need less than all votes makes the same parents of that.
+
+    Args:
+        routing: as for :func:`check_routing`.
+        out_capsules: as for :func:`check_routing`.
+        seed: seed of the random votes.
+        tolerance: absolute and relative tolerance.
+
+    Raises:
+        AssertionError: if it does not hold.
+    """
     if not isinstance(routing, Routing):
         return
     routing = copy.deepcopy(routing).to(torch.float64)
@@ -187,7 +255,16 @@ def assert_shortcut(routing: AnyRouting, out_capsules: int, *, seed: int = 0, to
 
 
 def assert_evidence(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
-    """Where a routing has evidence, the shares of the children add up to the activation of each parent."""
+    """Check that the shares of the children in a routing's evidence, if it has some, add up to the activations.
+
+    Args:
+        routing: as for :func:`check_routing`.
+        out_capsules: as for :func:`check_routing`.
+        seed: seed of the random votes.
+
+    Raises:
+        AssertionError: if it does not hold.
+    """
     if not isinstance(routing, Routing) or type(routing).evidence is Routing.evidence:
         return
     votes, activation = random_votes(3, out_capsules=out_capsules, seed=seed)
@@ -204,6 +281,11 @@ def warn_if_bounded(routing: AnyRouting, out_capsules: int, *, seed: int = 0) ->
     """Warn where activations stay in 0..1 for weak, strong, equal and opposite votes, and ``bounded`` is False.
 
     No number of votes can prove a bound, so this is a warning and not an error.
+
+    Args:
+        routing: as for :func:`check_routing`.
+        out_capsules: as for :func:`check_routing`.
+        seed: seed of the random votes.
     """
     if not isinstance(routing, Routing) or routing.bounded:
         return
@@ -226,7 +308,15 @@ def warn_if_bounded(routing: AnyRouting, out_capsules: int, *, seed: int = 0) ->
 
 
 def hard_votes(out_capsules: int, *, seed: int = 0) -> Mapping[str, Tensor]:
-    """Votes that have broken capsule code before, by name, in float32."""
+    """Votes that have broken capsule code before: all zero, all equal, very large, and others.
+
+    Args:
+        out_capsules: J, the number of parents.
+        seed: seed of the random votes.
+
+    Returns:
+        votes of two images, (2, I, J, K) in float32, by name.
+    """
     votes, _ = random_votes(2, out_capsules=out_capsules, dtype=torch.float32, seed=seed)
     silent = votes.clone()
     silent[:, 0] = 0
@@ -243,7 +333,18 @@ def hard_votes(out_capsules: int, *, seed: int = 0) -> Mapping[str, Tensor]:
 
 
 def assert_finite(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
-    """Values and gradients are finite on hard votes, in float32 and bfloat16, for all, some and no active children."""
+    """Check that values and gradients are finite on hard votes, in float32 and bfloat16.
+
+    Children are all active, half active, and all inactive.
+
+    Args:
+        routing: as for :func:`check_routing`.
+        out_capsules: as for :func:`check_routing`.
+        seed: seed of the random votes.
+
+    Raises:
+        AssertionError: if it does not hold.
+    """
     for dtype in (torch.float32, torch.bfloat16):
         in_this = in_dtype(routing, dtype)
         for name, votes in hard_votes(out_capsules, seed=seed).items():

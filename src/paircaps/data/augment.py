@@ -23,7 +23,13 @@ from paircaps.data.synthetic.warp import Size, warp, window
 
 
 class Augmentation(ABC):
-    """Random change of images: one step, or several composed.
+    """Base class of augmentations, random changes of images: one step, or several composed.
+
+    A :class:`paircaps.data.Loader` takes one. By itself it is called with images and a generator:
+
+    >>> augment = Compose(Translate(2), Flip())
+    >>> augment(torch.rand(8, 1, 28, 28), torch.Generator().manual_seed(0)).shape
+    torch.Size([8, 1, 28, 28])
 
     Attributes:
         draws: number of random numbers that an image needs.
@@ -33,7 +39,15 @@ class Augmentation(ABC):
 
     @abstractmethod
     def apply(self, images: Tensor, noise: Tensor) -> Tensor:
-        """Change images (B, C, H, W) by random numbers in [0, 1) (B, draws)."""
+        """Change images by given random numbers.
+
+        Args:
+            images: (B, C, H, W), uint8 or floats in 0..1.
+            noise: random numbers in 0..1, (B, draws).
+
+        Returns:
+            the changed images.
+        """
 
     def noise(self, seed: int, epoch: int, index: Tensor) -> Tensor:
         """Random numbers of images in an epoch of a loader, (B, draws) in [0, 1).
@@ -56,7 +70,11 @@ class Augmentation(ABC):
 
 
 class Compose(Augmentation):
-    """Several steps, one after the other."""
+    """Several steps, one after the other.
+
+    Args:
+        steps: augmentations, in the order in which they are applied.
+    """
 
     def __init__(self, *steps: Augmentation) -> None:
         for step in steps:
@@ -126,7 +144,11 @@ class RandomCrop(Augmentation):
 
 @dataclass(frozen=True)
 class CentreCrop(Augmentation):
-    """Crop of the middle of every image."""
+    """Crop of the middle of every image.
+
+    Args:
+        size: side of the crop, or (height, width).
+    """
 
     size: Size
 
@@ -140,7 +162,11 @@ class CentreCrop(Augmentation):
 
 @dataclass(frozen=True)
 class Flip(Augmentation):
-    """Left and right exchanged, with a given probability."""
+    """Left and right exchanged, with a given probability.
+
+    Args:
+        probability: share of the images that are mirrored.
+    """
 
     probability: float = 0.5
     draws = 1

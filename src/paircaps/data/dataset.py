@@ -59,18 +59,22 @@ class Batch:
 
     @property
     def targets(self) -> Tensor:
-        """Labels to learn: (B,), or (B, D) where an image shows D classes."""
+        """Labels to learn, (B,), or (B, D) where an image shows D classes."""
         if _SECOND_LABEL not in self.extras:
             return self.labels
         return torch.stack([self.labels, self.extras[_SECOND_LABEL]], -1)
 
     @property
     def reconstruction_target(self) -> Tensor:
-        """Images that a decoder should draw: those of the batch, (B, C, H, W), or each digit alone, (B, D, C, H, W)."""
+        """Images that a decoder should draw, those of the batch, (B, C, H, W), or each digit alone, (B, D, C, H, W)."""
         return self.extras.get(_ORIGINALS, self.images)
 
     def to(self, device: torch.device | str) -> Batch:
-        """Copy of the batch on a device."""
+        """Copy of the batch on a device.
+
+        Args:
+            device: the device.
+        """
         extras = {name: value.to(device) for name, value in self.extras.items()}
         return Batch(self.images.to(device), self.labels.to(device), self.index.to(device), extras)
 
@@ -97,7 +101,9 @@ class Info:
 
 
 class ImageDataset(torch.utils.data.Dataset, ABC):
-    """Labelled images by index; also a torch Dataset, so that a DataLoader takes it.
+    """Base class of datasets: labelled images by index; also a torch Dataset, so that a DataLoader takes it.
+
+    ``dataset[index]`` is an image (C, H, W) in 0..1 with its class index.
 
     Attributes:
         info: name, split, classes and note.
@@ -114,15 +120,35 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
 
     @abstractmethod
     def batch(self, index: Indices, epoch: int = 0) -> Batch:
-        """Images in uint8, labels and extras of an index (B,); ``epoch`` matters to datasets that change by epoch."""
+        """Batch of some images, as they are stored.
+
+        Args:
+            index: numbers of the images, (B,).
+            epoch: number of the epoch, which matters to datasets that change by epoch.
+
+        Returns:
+            images in uint8, labels and extras.
+        """
 
     @abstractmethod
     def annotations(self, index: Indices, epoch: int = 0) -> Mapping[str, Tensor]:
-        """Labels and extras of an index (B,) by name, without extras that are images."""
+        """Labels and extras of some images, without their pixels.
+
+        Args:
+            index: numbers of the images, (B,).
+            epoch: number of the epoch, which matters to datasets that change by epoch.
+
+        Returns:
+            tensors (B, ...) by name, ``labels`` among them, without extras that are images.
+        """
 
     @abstractmethod
     def to(self, device: torch.device | str) -> ImageDataset:
-        """Copy of the dataset on a device, where batches are made and augmented."""
+        """Copy of the dataset on a device, where batches are made and augmented.
+
+        Args:
+            device: the device.
+        """
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -131,7 +157,7 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
 
     @property
     def labels_per_image(self) -> int:
-        """Classes that an image shows: 1, or 2 where two digits lie over each other."""
+        """Number of classes that an image shows, 1, or 2 where two digits lie over each other."""
         return 2 if _SECOND_LABEL in self._extra_names else 1
 
     @property
@@ -178,11 +204,20 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
         return torch.bincount(self.labels.cpu(), minlength=len(self.classes))
 
     def subset(self, index: Indices) -> ImageDataset:
-        """Dataset of these images only, in this order."""
+        """Dataset of some of the images.
+
+        Args:
+            index: numbers of the images, in the order wanted.
+        """
         return Subset(self, as_index(index, len(self)))
 
     def limit(self, count: int | None, seed: int = 0) -> ImageDataset:
-        """Dataset of at most ``count`` images, chosen by the seed: the first ones of a folder would be of one class."""
+        """Dataset of some of the images, chosen at random: the first ones of a folder would be of one class.
+
+        Args:
+            count: most images to take; None takes all.
+            seed: seed of the choice.
+        """
         if count is None:
             return self
         require_positive(limit=count)
@@ -191,7 +226,11 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
         return self.subset(permutation(seed, 0, len(self), "limit")[:count].sort().values)
 
     def original_index(self, index: int) -> int:
-        """Index of an image in the dataset that this one is a part of; the same index if it is no part."""
+        """Index of an image in the dataset that this one is a part of; the same index if it is no part.
+
+        Args:
+            index: index of the image in this dataset.
+        """
         return index
 
     @property
@@ -229,7 +268,12 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
 
 
 class StoredDataset(ImageDataset):
-    """Dataset whose images are one tensor.
+    """Dataset whose images are one tensor in memory.
+
+    >>> images = torch.randint(0, 256, (100, 1, 28, 28), dtype=torch.uint8)
+    >>> labels = torch.randint(0, 2, (100,))
+    >>> StoredDataset(Info("mine", "train", ("cat", "dog")), images, labels)
+    <mine train: 100 images of 28×28×1, 2 classes>
 
     Args:
         info: name, split, classes and note.

@@ -23,7 +23,16 @@ from paircaps.data.randomness import permutation
 
 @dataclass(frozen=True)
 class Loader:
-    """Batches of a dataset by epoch and step.
+    """Batches of a dataset by epoch and step, in an order that depends on the seed and the epoch alone.
+
+    >>> from paircaps.data import Translate, load_dataset
+    >>> digits = load_dataset("glyphs", "test")
+    >>> loader = Loader(digits, batch_size=64, augment=Translate(2))
+    >>> len(loader)
+    32
+    >>> batch = next(loader.epoch(0))  # for batch in loader.epoch(epoch)
+    >>> batch.images.shape, batch.images.dtype, batch.labels.shape
+    (torch.Size([64, 1, 28, 28]), torch.float32, torch.Size([64]))
 
     Args:
         dataset: dataset to read; batches are made on its device.
@@ -75,20 +84,40 @@ class Loader:
         raise TypeError("a loader has many epochs: for batch in loader.epoch(0)")
 
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """Batches of an epoch, from step ``start`` on."""
+        """Batches of an epoch.
+
+        Args:
+            epoch: number of the epoch, from 0.
+            start: number of the first batch, for a training that goes on in the middle of an epoch.
+        """
         require_not_negative(start=start)
         order = self.order(epoch)
         return (self._batch(order, epoch, step) for step in range(start, len(self)))
 
     def batch(self, epoch: int, step: int) -> Batch:
-        """Share of one batch that belongs to this process."""
+        """One batch of an epoch, or this process's share of it.
+
+        Args:
+            epoch: number of the epoch, from 0.
+            step: number of the batch in the epoch, from 0.
+
+        Raises:
+            IndexError: if the epoch has no such batch.
+        """
         require_whole(step=step)
         if not 0 <= step < len(self):
             raise IndexError(f"step {step} of an epoch of {len(self)} batches")
         return self._batch(self.order(epoch), epoch, step)
 
     def order(self, epoch: int) -> Tensor:
-        """Indices of all images (N,) in the order of an epoch."""
+        """Indices of all images in the order of an epoch.
+
+        Args:
+            epoch: number of the epoch, from 0.
+
+        Returns:
+            (N,).
+        """
         require_not_negative(epoch=epoch)
         length = len(self.dataset)
         return permutation(self.seed, epoch, length) if self.shuffle else torch.arange(length)

@@ -29,6 +29,9 @@ def register_dataset(name: str, factory: Callable[..., ImageDataset], metadata: 
         name: new name, for ``load_dataset(name)``.
         factory: function of ``split``, ``root`` and options that returns the dataset.
         metadata: what ``paircaps data list`` says of it; without it, who registered it.
+
+    Raises:
+        ValueError: if the name is taken, or the metadata has another name.
     """
     if metadata is not None and metadata.name != name:
         raise ValueError(f"dataset {name!r} was given the metadata of {metadata.name!r}: the names must be the same")
@@ -38,7 +41,11 @@ def register_dataset(name: str, factory: Callable[..., ImageDataset], metadata: 
 
 
 def list_datasets() -> list[str]:
-    """Names of all registered datasets."""
+    """Names of all registered datasets.
+
+    >>> {"mnist", "cifar10", "glyphs"} <= set(list_datasets())
+    True
+    """
     return _DATASETS.names()
 
 
@@ -49,7 +56,14 @@ def all_metadata() -> list[Metadata]:
 
 
 def dataset_metadata(name: str | Path) -> Metadata | None:
-    """Metadata of a dataset; None for one registered without, for a folder of pictures and for an unknown name."""
+    """Metadata of a dataset: its title, sizes, files, licence and citation.
+
+    Args:
+        name: name of the dataset.
+
+    Returns:
+        the metadata; None for a dataset registered without, for a folder of pictures and for an unknown name.
+    """
     return _METADATA[str(name)] if str(name) in _DATASETS and str(name) in _METADATA else None
 
 
@@ -105,12 +119,27 @@ def load_dataset(
 ) -> ImageDataset:
     """Load a dataset by name, the pictures of a folder by its path, or the images of a torch Dataset.
 
+    >>> digits = load_dataset("glyphs", "test")  # drawn here: nothing is downloaded
+    >>> digits
+    <glyphs test: 2,000 images of 28×28×1, 10 classes>
+    >>> image, label = digits[0]
+    >>> image.shape, image.dtype
+    (torch.Size([1, 28, 28]), torch.float32)
+
     Args:
         name: one of ``list_datasets()``; a path (text with a ``/`` in it is one); or an object: an ``ImageDataset`` is
             returned as it is, any other torch Dataset of images and labels goes through ``wrap_dataset``.
         split: ``"train"`` or ``"test"``.
         root: folder to look for its files in, before $PAIRCAPS_DATA and the user's cache, and to download to.
         options: options of that dataset, such as ``seed=1`` of synthetic ones, ``download=False`` of published ones.
+
+    Returns:
+        the dataset, of which a :class:`paircaps.data.Loader` or a DataLoader of PyTorch gives batches.
+
+    Raises:
+        ValueError: if there is no dataset of that name.
+        TypeError: if the dataset has no such option.
+        DataError: if its files are missing or damaged, or cannot be downloaded.
     """
     if not isinstance(split, str):
         raise TypeError(f"split must be a name, 'train' or 'test', got {split!r}")

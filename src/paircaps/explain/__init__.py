@@ -11,8 +11,8 @@ from paircaps.explain.equivariance import Equivariance, measure_equivariance
 from paircaps.explain.perturb import DimensionRanges, Perturbation, dimension_ranges, perturb
 from paircaps.explain.reconstruct import Reconstruction, reconstruct
 from paircaps.explain.trace import Trace, trace
-from paircaps.explain.tree import AgreementTree, tree
-from paircaps.explain.warps import upright_images
+from paircaps.explain.tree import AgreementTree, Level, tree
+from paircaps.explain.warps import UprightImages, upright_images
 
 __all__ = [
     "Agreement",
@@ -20,9 +20,11 @@ __all__ = [
     "Dimension",
     "DimensionRanges",
     "Equivariance",
+    "Level",
     "Perturbation",
     "Reconstruction",
     "Trace",
+    "UprightImages",
     "agreement",
     "dimension_ranges",
     "measure_dimensions",

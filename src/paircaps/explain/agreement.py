@@ -52,11 +52,23 @@ class Agreement:
 def agreement(network: Network, images: Tensor, label: Tensor | int | None = None, pairs: int = PAIRS) -> Agreement:
     """Divide the agreement on a class among child capsules and positions.
 
+    >>> from paircaps.network import Network, NetworkSpec, Preparation
+    >>> preparation = Preparation(size=(28, 28), crop=(28, 28))
+    >>> options = {"num_classes": 2}
+    >>> spec = NetworkSpec("resnet-caps-small", options, ("cat", "dog"), preparation)
+    >>> network = Network(spec)  # or a trained one: paircaps.load(folder)
+    >>> shares = agreement(network, torch.rand(3, 1, 28, 28))
+    >>> torch.allclose(shares.map.sum(dim=(1, 2)), shares.activation, atol=1e-4)
+    True
+
     Args:
         network: a trained network.
         images: images as the network takes them, (B, C, H, W).
         label: class of each image, (B,), or one class for all; None takes the most active one.
         pairs: number of strongest pairs; with 0, the agreement of all pairs is not computed.
+
+    Raises:
+        PaircapsError: if the network has no capsules, or its routing does not report what children contributed.
     """
     return agreement_from_trace(trace(network, images), label, pairs)
 

@@ -69,7 +69,7 @@ class Equivariance:
     curves: dict[str, list[tuple[float, float]]]
 
     def as_dict(self) -> dict[str, object]:
-        """Return all values as a dictionary for JSON."""
+        """All values by name, for JSON."""
         return asdict(self)
 
 

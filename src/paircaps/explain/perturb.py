@@ -101,12 +101,26 @@ def perturb(
 ) -> Perturbation:
     """Move every pose dimension through its range and reconstruct the images.
 
+    >>> from paircaps.network import Network, NetworkSpec, Preparation
+    >>> preparation = Preparation(size=(28, 28), crop=(28, 28))
+    >>> options = {"num_classes": 2}
+    >>> classes = ("cat", "dog")
+    >>> spec = NetworkSpec("resnet-caps-small", options, classes, preparation, "deconv")
+    >>> network = Network(spec)  # or a trained one: paircaps.load(folder)
+    >>> images = torch.rand(3, 1, 28, 28)
+    >>> ranges = dimension_ranges(network, images)
+    >>> perturb(network, images, ranges, steps=5).drawings.shape  # (B, K, S, C, H, W)
+    torch.Size([3, 16, 5, 1, 28, 28])
+
     Args:
         network: a trained network with a decoder.
         images: images as the network takes them, (B, C, H, W).
         ranges: range of every dimension; see :func:`dimension_ranges`.
         label: class capsule of each image, (B,), or one for all; None takes the most active one.
         steps: number of values of each dimension.
+
+    Raises:
+        PaircapsError: if the network has no decoder.
     """
     require_positive(steps=steps)
     with network.evaluating():

@@ -58,11 +58,23 @@ def require_decoder(network: Network) -> Decoder:
 def reconstruct(network: Network, images: Tensor, label: Tensor | int | None = None) -> Reconstruction:
     """Reconstruct images from the poses of their most active capsules, or of given ones.
 
+    >>> from paircaps.network import Network, NetworkSpec, Preparation
+    >>> preparation = Preparation(size=(28, 28), crop=(28, 28))
+    >>> options = {"num_classes": 2}
+    >>> classes = ("cat", "dog")
+    >>> spec = NetworkSpec("resnet-caps-small", options, classes, preparation, "deconv")
+    >>> network = Network(spec)  # or a trained one: paircaps.load(folder)
+    >>> reconstruct(network, torch.rand(3, 1, 28, 28)).drawings.shape
+    torch.Size([3, 1, 1, 28, 28])
+
     Args:
         network: a trained network with a decoder.
         images: images as the network takes them, (B, C, H, W).
         label: classes to draw, (B,), (B, D), or one for all; None takes the most active ones, as many as the network
             was trained to find in an image.
+
+    Raises:
+        PaircapsError: if the network has no decoder.
     """
     decoder = require_decoder(network)
     with network.evaluating():

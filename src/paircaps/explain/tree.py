@@ -60,6 +60,9 @@ def tree(network: Network, image: Tensor, label: int | None = None, branches: in
         image: the image as the network takes it, (C, H, W).
         label: the class; None takes the most active one.
         branches: children shown of each capsule; None takes 8, 4 or 3 for one, two or more capsule layers.
+
+    Raises:
+        PaircapsError: if the network has no capsules, or its routing does not report what children contributed.
     """
     if image.dim() != 3:
         raise ValueError(f"a tree is of one image, (channels, height, width), got shape {tuple(image.shape)}")

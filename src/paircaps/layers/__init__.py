@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from paircaps.layers.capsule_layer import CapsuleLayer
 from paircaps.layers.norms import CapsuleNorm, set_norm_momentum, settle
-from paircaps.layers.primary import PRIMARY_NORMS, PrimaryCapsules
+from paircaps.layers.primary import PrimaryCapsules
 
-__all__ = ["PRIMARY_NORMS", "CapsuleLayer", "CapsuleNorm", "PrimaryCapsules", "set_norm_momentum", "settle"]
+__all__ = ["CapsuleLayer", "CapsuleNorm", "PrimaryCapsules", "set_norm_momentum", "settle"]

@@ -15,9 +15,13 @@ from paircaps.votes import LazyVotes, create_transform
 class CapsuleLayer(nn.Module):
     """Capsule layer: votes of the child capsules, their batch norm, and a routing to parent capsules.
 
+    Each child capsule casts a vote for each parent, its vector times a learned matrix: what it takes the parent's
+    pose to be. The routing makes parents of the votes, the more active the better their votes agree.
+
     Layers chain like ``nn.Linear``: the output of one is the input of the next.
 
     >>> import torch
+    >>> from torch import nn
     >>> layers = nn.Sequential(CapsuleLayer(64, 16), CapsuleLayer(16, 10))
     >>> layers(torch.randn(8, 64, 16)).activation.shape
     torch.Size([8, 10])
@@ -99,10 +103,17 @@ class CapsuleLayer(nn.Module):
         return votes.route(self.routing, activation)
 
     def evidence(self, u: Tensor | Capsules, activation: Tensor | None = None) -> Evidence:
-        """Contribution of each child to each parent; arguments as for a call. The votes are dense.
+        """Contribution of each child to each parent, for explanations. All votes are held in memory at once.
+
+        Args:
+            u: child capsules, as for a call.
+            activation: activations of the children, as for a call.
+
+        Returns:
+            shares of the children in the activations of the parents, and what they were computed from.
 
         Raises:
-            PaircapsError: if the routing has no evidence.
+            PaircapsError: if the routing does not say what children contributed.
         """
         votes, activation = self._lazy_votes(u, activation)
         if not isinstance(self.routing, Routing):

@@ -44,7 +44,17 @@ class CapsuleNorm(nn.BatchNorm1d):
         self.shape = tuple(shape)
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalise a tensor whose last axes have the shape of this norm; any number of leading axes."""
+        """Normalise a tensor.
+
+        Args:
+            input: a tensor whose last axes have the shape of this norm, with any number of axes before them.
+
+        Returns:
+            a tensor of the same shape.
+
+        Raises:
+            ValueError: if its last axes have another shape, or in training if there is one value for each statistic.
+        """
         if tuple(input.shape[-len(self.shape) :]) != self.shape:
             raise ValueError(f"expected a tensor of (..., {str(self.shape)[1:]}, got {shape_of(input)}")
         self._require_several(input.numel() // self.num_features, shape_of(input))
@@ -57,6 +67,9 @@ class CapsuleNorm(nn.BatchNorm1d):
             statistics: computes mean and variance of this batch; called in training, when the running statistics
                 follow them. In eval mode the running statistics are used.
             count: number of values in each statistic.
+
+        Returns:
+            scale and shift, each of the shape of this norm.
         """
         self._require_several(count, f"{count} of each")
         if not self.training:
@@ -153,6 +166,11 @@ def settle(model: nn.Module, batches: Iterable[object], limit: int | None = None
     In eval mode a network uses running statistics, which lag behind its weights: they are means over past steps. This
     replaces them by the mean over the given batches, so that the network predicts as it did in the last training step.
     A dozen batches are enough. After an error the statistics are as they were.
+
+    >>> from paircaps import create_model
+    >>> model = create_model("resnet-caps-small").eval()
+    >>> batches = [torch.rand(8, 1, 28, 28) for _ in range(2)]  # or a DataLoader
+    >>> settle(model, batches, limit=12)
 
     Args:
         model: network to settle; its weights and its mode stay.

@@ -25,6 +25,12 @@ class PrimaryCapsules(nn.Module):
 
     A capsule's activation is its length after the squash, ‖x‖² / (1 + ‖x‖²).
 
+    >>> primary = PrimaryCapsules(in_channels=64, in_size=7)
+    >>> primary(torch.randn(8, 64, 7, 7)).pose.shape  # 4 capsules at 4 × 4 positions
+    torch.Size([8, 64, 16])
+    >>> primary.out_capsules  # in_capsules of the layer above
+    64
+
     Args:
         in_channels: channels of the feature maps.
         in_size: side of the feature maps, or (height, width); every position has capsules of its own, so it is fixed.
@@ -86,7 +92,14 @@ class PrimaryCapsules(nn.Module):
             self.norm = CapsuleNorm((*counts[norm], pose_dim), norm_momentum)
 
     def forward(self, features: Tensor) -> Capsules:
-        """(B, C, H, W) to capsules of (B, I, K), position by position, the groups of one position side by side."""
+        """Capsules of feature maps.
+
+        Args:
+            features: feature maps, (B, C, H, W).
+
+        Returns:
+            Capsules of (B, I, K), (B, I, K) and (B, I), position by position, the groups of one position side by side.
+        """
         require_tensor("features", features, "(batch, channels, height, width)", 4)
         expected = (self.in_channels, *self.in_size)
         checked = slice(1, 2) if self.any_size else slice(1, 4)
@@ -98,11 +111,14 @@ class PrimaryCapsules(nn.Module):
         return Capsules(u, u, torch.linalg.vector_norm(u, dim=-1))
 
     def centres(self, step: float = 1.0, first: float = 0.5) -> Tensor:
-        """Centre of the receptive field of each capsule, (I, 2): x to the right and y down.
+        """Centre of the receptive field of each capsule.
 
         Args:
             step: distance of neighbouring features, in the unit wanted, such as pixels of the image.
             first: position of the centre of the first feature.
+
+        Returns:
+            x to the right and y down, (I, 2).
         """
         kernel, stride, padding = (self.conv.kernel_size[0], self.conv.stride[0], int(self.conv.padding[0]))
         middle = (kernel - 1) / 2 - padding

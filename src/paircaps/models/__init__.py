@@ -6,10 +6,11 @@ from paircaps.models.base import ImageModel, count_parameters
 from paircaps.models.capsnet import CapsNet
 from paircaps.models.capsnet_pool import CapsNetPool
 from paircaps.models.capsule_model import CapsuleModel
-from paircaps.models.decoder import DeconvDecoder, DenseDecoder, select_pose
+from paircaps.models.decoder import Decoder, DeconvDecoder, DenseDecoder, select_pose
 from paircaps.models.fast import FastBackbone, WhiteningStem
 from paircaps.models.fast_caps import FastCapsules
 from paircaps.models.fast_pool import FastPool
+from paircaps.models.pooling import PoolingModel
 from paircaps.models.registry import (
     create_model,
     is_model,
@@ -26,12 +27,14 @@ __all__ = [
     "CapsNet",
     "CapsNetPool",
     "CapsuleModel",
+    "Decoder",
     "DeconvDecoder",
     "DenseDecoder",
     "FastBackbone",
     "FastCapsules",
     "FastPool",
     "ImageModel",
+    "PoolingModel",
     "ResNetBackbone",
     "ResNetCapsules",
     "ResNetPool",

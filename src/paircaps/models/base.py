@@ -12,7 +12,7 @@ from paircaps.functional import Capsules
 
 
 class ImageModel(nn.Module, ABC):
-    """Images of one fixed size to one capsule per class.
+    """Base class of models: images of one fixed size to one capsule per class.
 
     Args:
         num_classes: J, the number of classes.
@@ -58,7 +58,18 @@ class ImageModel(nn.Module, ABC):
         """
 
     def forward(self, images: Tensor) -> Capsules:
-        """(B, C, H, W) to capsules of (B, J, K), (B, J, K) and (B, J)."""
+        """Capsules of the classes.
+
+        Args:
+            images: (B, C, H, W), of the precision of the model's weights.
+
+        Returns:
+            Capsules of (B, J, K), (B, J, K) and (B, J).
+
+        Raises:
+            ValueError: if the images have another size or another number of channels than the model.
+            TypeError: if they have another precision, such as uint8.
+        """
         require_tensor("images", images, "(batch, channels, height, width)", 4)
         expected = (self.in_channels, *self.image_size)
         fits = images.dim() == 4 and images.shape[1] == self.in_channels
@@ -81,5 +92,9 @@ class ImageModel(nn.Module, ABC):
 
 
 def count_parameters(module: nn.Module) -> int:
-    """Number of trainable values."""
+    """Number of trainable values of a module.
+
+    Args:
+        module: a layer or a whole network.
+    """
     return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)

@@ -17,7 +17,7 @@ KERNEL = 9
 
 
 class CapsNet(CapsuleModel):
-    """One convolution, primary capsules of 8, and capsule layers with full vote matrices.
+    """CapsNet of Sabour, Frosst and Hinton (2017): a convolution, primary capsules, layers with full vote matrices.
 
     Args:
         num_classes: capsules of the last layer.
@@ -82,7 +82,7 @@ class CapsNet(CapsuleModel):
         )
 
     def features(self, images: Tensor) -> Tensor:
-        """(B, C, H, W) to (B, filters, H − 8, W − 8)."""
+        """Feature maps of images: (B, C, H, W) to (B, filters, H − 8, W − 8)."""
         return self.conv(images).relu()
 
 

@@ -13,7 +13,7 @@ from paircaps.models.registry import register_model
 
 
 class CapsNetPool(PoolingModel):
-    """The first convolution, that of the primary capsules, average pooling, a linear layer.
+    """Pooling twin of CapsNet: its first two convolutions, average pooling, a linear layer.
 
     Args:
         num_classes: outputs of the linear layer.
@@ -43,7 +43,7 @@ class CapsNetPool(PoolingModel):
         self.classify = nn.Linear(head_width, num_classes)
 
     def maps(self, images: Tensor) -> Tensor:
-        """(B, C, H, W) to (B, head_width, H', W')."""
+        """Feature maps of images: (B, C, H, W) to (B, head_width, H', W')."""
         return self.features(images)
 
 

@@ -17,10 +17,13 @@ class CapsuleModel(ImageModel):
     """Capsule network: images to feature maps, to primary capsules, to one capsule layer after the other."""
 
     primary: PrimaryCapsules
+    """Layer from feature maps to the first capsules."""
+
     layers: nn.Sequential
+    """Capsule layers above the primary capsules; the last one has a capsule for each class."""
 
     FIELD: tuple[float, float]
-    """Positions of the features in the image: distance of neighbours, and centre of the first, in pixels."""
+    """Distance of neighbouring features in the image, and centre of the first one, in pixels."""
 
     @abstractmethod
     def features(self, images: Tensor) -> Tensor:
@@ -28,7 +31,7 @@ class CapsuleModel(ImageModel):
 
     @property
     def bounded(self) -> bool:
-        """Whether activations lie in 0..1: those of the last layer's routing."""
+        """Whether activations of the last layer's routing lie in 0..1."""
         return is_bounded(self.layers)
 
     def capsules(self, images: Tensor) -> Capsules:

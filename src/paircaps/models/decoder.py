@@ -21,7 +21,7 @@ from paircaps.layers.norms import EPS, MOMENTUM
 
 
 class Decoder(nn.Module, ABC):
-    """Base class of decoders: each image is reconstructed from the pose of one capsule."""
+    """Base class of decoders: modules that redraw each image from the pose of one capsule."""
 
     def forward(self, capsules: Capsules, label: Tensor | None = None) -> Tensor:
         """Reconstruct images.
@@ -53,6 +53,14 @@ class Decoder(nn.Module, ABC):
 class DeconvDecoder(Decoder):
     """The paper's decoder: one pose to an image, by transposed convolutions.
 
+    >>> from paircaps import create_model
+    >>> capsules = create_model("resnet-caps-small")(torch.rand(8, 1, 28, 28))
+    >>> decoder = DeconvDecoder(pose_dim=16, image_size=28)
+    >>> decoder(capsules).shape  # from the most active capsule of each image
+    torch.Size([8, 1, 28, 28])
+    >>> decoder(capsules, torch.arange(8)).shape  # from those of given classes
+    torch.Size([8, 1, 28, 28])
+
     Args:
         pose_dim: K of a pose.
         image_size: side of the image, or (height, width).
@@ -60,7 +68,10 @@ class DeconvDecoder(Decoder):
     """
 
     WIDTHS = (64, 32, 16)
+    """Channels before each of the three transposed convolutions."""
+
     NEGATIVE_SLOPE = 0.3
+    """Slope of the leaky ReLU below zero."""
 
     def __init__(self, pose_dim: int = 16, image_size: int | tuple[int, int] = 28, channels: int = 1) -> None:
         super().__init__()
@@ -86,7 +97,7 @@ class DeconvDecoder(Decoder):
         )
 
     def draw(self, pose: Tensor, chosen: Tensor) -> Tensor:
-        """(B, J, K) and (B, [D]) to (B, [D,] C, H, W)."""
+        """Reconstruct images from chosen poses: (B, J, K) and (B, [D]) to (B, [D,] C, H, W); see the base class."""
         if pose.shape[-1] != self.pose_dim:
             raise ValueError(f"expected poses of {self.pose_dim} dimensions, got {pose.shape[-1]}")
         picked = pick(pose, chosen)  # (B, [D,] K)
@@ -94,7 +105,9 @@ class DeconvDecoder(Decoder):
 
 
 class DenseDecoder(Decoder):
-    """The decoder of the first CapsNet: all capsules, all but one of them masked, to an image by dense layers.
+    """The decoder of the first CapsNet: dense layers from all poses, all but one of them set to zero, to an image.
+
+    It is called as :class:`paircaps.DeconvDecoder` is.
 
     Args:
         num_classes: J, the number of capsules.
@@ -132,7 +145,7 @@ class DenseDecoder(Decoder):
         )
 
     def draw(self, pose: Tensor, chosen: Tensor) -> Tensor:
-        """(B, J, K) and (B, [D]) to (B, [D,] C, H, W)."""
+        """Reconstruct images from chosen poses: (B, J, K) and (B, [D]) to (B, [D,] C, H, W); see the base class."""
         require_shape("pose", pose, (pose.shape[0], self.num_classes, self.pose_dim), "one pose per class")
         pose = pose if chosen.dim() == 1 else pose.unsqueeze(1)  # (B, [1,] J, K)
         mask = one_hot(chosen, self.num_classes, pose.dtype).unsqueeze(-1)  # (B, [D,] J, 1)

@@ -48,12 +48,16 @@ class WhiteningStem(nn.Module):
     """
 
     KERNEL = 2
+    """Side of the convolution's kernel."""
+
     LEAST_VARIANCE = 5e-4
     """Share of the mean eigenvalue that is added to each, so that directions without variance are not blown up."""
 
     IMAGES_AT_A_TIME = 256
+    """Images whose patches :meth:`fit` looks at together."""
 
     weight: Tensor
+    """Filters, (C·8, C, 2, 2); a buffer, since they are not trained."""
 
     def __init__(self, in_channels: int) -> None:
         super().__init__()
@@ -138,7 +142,7 @@ class FastBackbone(nn.Module):
     """
 
     FIELD = (8.0, 4.5)
-    """Positions of the features in the image: distance of neighbours, and centre of the first, in pixels."""
+    """Distance of neighbouring features in the image, and centre of the first one, in pixels."""
 
     def __init__(self, in_channels: int, widths: tuple[int, int, int], stem: str) -> None:
         super().__init__()

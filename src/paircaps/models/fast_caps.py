@@ -7,7 +7,7 @@ from functools import partial
 from torch import Tensor
 
 from paircaps._utils.checks import require_choice
-from paircaps.layers import PRIMARY_NORMS, PrimaryCapsules
+from paircaps.layers.primary import PRIMARY_NORMS, PrimaryCapsules
 from paircaps.models.capsule_model import CapsuleModel
 from paircaps.models.fast import MINIMUM_SIZE, FastBackbone
 from paircaps.models.registry import register_model
@@ -19,7 +19,7 @@ VOTES = ("position", "shared")
 
 
 class FastCapsules(CapsuleModel):
-    """Whitening stem, wide convolutions, primary capsules, and capsule layers with full vote matrices.
+    """A network for short trainings: whitening stem, wide convolutions, primary capsules, capsule layers.
 
     Args:
         num_classes: capsules of the last layer.
@@ -101,7 +101,7 @@ class FastCapsules(CapsuleModel):
         self.backbone.stem.fit(images)
 
     def features(self, images: Tensor) -> Tensor:
-        """(B, C, H, W) to (B, widths[-1], ⌊(H − 1)/8⌋, ⌊(W − 1)/8⌋)."""
+        """Feature maps of images: (B, C, H, W) to (B, widths[-1], ⌊(H − 1)/8⌋, ⌊(W − 1)/8⌋)."""
         return self.backbone(images)
 
 

@@ -15,7 +15,7 @@ from paircaps.models.resnet import conv
 
 
 class FastPool(PoolingModel):
-    """Whitening stem, wide convolutions, max-pooling over all positions, a linear layer.
+    """Pooling twin of FastCapsules: the same stem and convolutions, max-pooling over all positions, a linear layer.
 
     Args:
         num_classes: outputs of the linear layer.
@@ -48,7 +48,7 @@ class FastPool(PoolingModel):
         self.backbone.stem.fit(images)
 
     def maps(self, images: Tensor) -> Tensor:
-        """(B, C, H, W) to (B, head_width, H', W')."""
+        """Feature maps of images: (B, C, H, W) to (B, head_width, H', W')."""
         return self.head(self.backbone(images))
 
     def pool(self, maps: Tensor) -> Tensor:

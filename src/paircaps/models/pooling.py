@@ -20,12 +20,13 @@ from paircaps.routing import RoutingFactory
 
 
 class PoolingModel(ImageModel):
-    """Feature maps, pooling, a linear layer.
+    """Base class of pooling networks, the baselines of capsule networks: feature maps, pooling, a linear layer.
 
     All classes have the same pose, the pooled features. The activation is the logit.
     """
 
     classify: nn.Linear
+    """Linear layer from the pooled features to the logits of the classes."""
 
     @abstractmethod
     def maps(self, images: Tensor) -> Tensor:
@@ -33,7 +34,7 @@ class PoolingModel(ImageModel):
 
     @property
     def takes_any_size(self) -> bool:
-        """True: features are pooled over all positions, however many there are."""
+        """Always True, since features are pooled over all positions, however many there are."""
         return True
 
     def pool(self, maps: Tensor) -> Tensor:

@@ -15,13 +15,16 @@ _POOLING_TWINS: dict[str, str] = {}
 
 
 def register_model(name: str, factory: Callable[..., ImageModel], *, pooling_twin: str | None = None) -> None:
-    """Make a model known by name; a name can be taken once.
+    """Make a model known by name to :func:`create_model`, recipes and the command line.
 
     Args:
         name: name in :func:`create_model`, recipes and saved files.
         factory: builds the model from ``num_classes``, ``in_channels``, ``image_size``, ``routing`` and its options.
         pooling_twin: name of the network with average pooling in place of capsules that it is compared with, which
             may be registered later; None if there is none.
+
+    Raises:
+        ValueError: if the name is taken.
     """
     if pooling_twin is not None and not isinstance(pooling_twin, str):
         raise TypeError(f"pooling_twin must be the name of a model or None, got {pooling_twin!r}")
@@ -33,8 +36,12 @@ def register_model(name: str, factory: Callable[..., ImageModel], *, pooling_twi
 def pooling_twin(name: str) -> str:
     """Name of the pooling network that a registered capsule network is compared with.
 
+    Args:
+        name: name of the capsule network.
+
     Raises:
         PaircapsError: if none was registered with it.
+        ValueError: if no model has that name.
     """
     _MODELS.factory(name)  # raises if nothing has this name
     if name not in _POOLING_TWINS:
@@ -48,17 +55,29 @@ def pooling_twin(name: str) -> str:
 
 
 def is_pooling_twin(name: str) -> bool:
-    """True if a registered capsule network is compared with the network of that name, which has no routing."""
+    """Whether a registered capsule network is compared with the network of that name, which has no routing.
+
+    Args:
+        name: name of a model.
+    """
     return name in _POOLING_TWINS.values()
 
 
 def list_models() -> list[str]:
-    """Names of all registered models."""
+    """Names of all registered models.
+
+    >>> "resnet-caps-small" in list_models()
+    True
+    """
     return _MODELS.names()
 
 
 def is_model(name: str) -> bool:
-    """True if a model is registered under that name."""
+    """Whether a model is registered under that name.
+
+    Args:
+        name: the name.
+    """
     return name in _MODELS
 
 
@@ -71,7 +90,14 @@ def create_model(
     norm_momentum: float = MOMENTUM,
     **overrides: object,
 ) -> ImageModel:
-    """Build a model.
+    """Build a model by its name, with fresh weights.
+
+    >>> import torch
+    >>> model = create_model("resnet-caps-small", in_channels=3, image_size=32)
+    >>> capsules = model(torch.rand(8, 3, 32, 32))
+    >>> capsules.activation.shape, capsules.pose.shape
+    (torch.Size([8, 10]), torch.Size([8, 10, 16]))
+    >>> predicted = capsules.activation.argmax(-1)
 
     Args:
         name: one of :func:`list_models`.
@@ -83,6 +109,13 @@ def create_model(
         norm_momentum: weight of a new batch in the running statistics of every batch norm; the paper's is 0.01.
         overrides: any other argument of the model, such as ``blocks=(4, 4, 4)`` or
             ``routing_options={"iterations": 1}``.
+
+    Returns:
+        the model, from images (B, C, H, W) to :class:`paircaps.Capsules` of the classes.
+
+    Raises:
+        ValueError: if no model has that name, or an argument is out of its range.
+        TypeError: if the model has no such argument.
     """
     arguments = {
         "num_classes": num_classes,

@@ -77,7 +77,7 @@ class ResNetBackbone(nn.Module):
         self.norm = NormReLU(channels)
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, C, H, W) to (B, widths[-1], ⌈H/4⌉, ⌈W/4⌉)."""
+        """Feature maps of images: (B, C, H, W) to (B, widths[-1], ⌈H/4⌉, ⌈W/4⌉)."""
         return self.norm(self.stages(self.stem(images)))
 
     def out_size(self, image_size: tuple[int, int]) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from functools import partial
 from torch import Tensor
 
 from paircaps._utils.checks import require_choice
-from paircaps.layers import PRIMARY_NORMS, PrimaryCapsules
+from paircaps.layers.primary import PRIMARY_NORMS, PrimaryCapsules
 from paircaps.models.capsule_model import CapsuleModel
 from paircaps.models.registry import register_model
 from paircaps.models.resnet import ResNetBackbone
@@ -19,7 +19,7 @@ MINIMUM_SIZE = 8
 
 
 class ResNetCapsules(CapsuleModel):
-    """Residual network, primary capsules, capsule layers with matrix votes and vote batch norm.
+    """The paper's network: a residual network, primary capsules, and capsule layers with matrix votes and batch norm.
 
     Args:
         num_classes: capsules of the last layer.
@@ -80,7 +80,7 @@ class ResNetCapsules(CapsuleModel):
         )
 
     def features(self, images: Tensor) -> Tensor:
-        """(B, C, H, W) to (B, widths[-1], ⌈H/4⌉, ⌈W/4⌉)."""
+        """Feature maps of images: (B, C, H, W) to (B, widths[-1], ⌈H/4⌉, ⌈W/4⌉)."""
         return self.backbone(images)
 
 

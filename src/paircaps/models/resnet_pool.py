@@ -16,7 +16,7 @@ KERNEL = 5
 
 
 class ResNetPool(PoolingModel):
-    """Residual network, the convolution of the primary capsules, average pooling, a linear layer.
+    """Pooling twin of ResNetCapsules: the same residual network and convolution, average pooling, a linear layer.
 
     Args:
         num_classes: outputs of the linear layer.
@@ -45,7 +45,7 @@ class ResNetPool(PoolingModel):
         self.classify = nn.Linear(head_width, num_classes)
 
     def maps(self, images: Tensor) -> Tensor:
-        """(B, C, H, W) to (B, head_width, H', W')."""
+        """Feature maps of images: (B, C, H, W) to (B, head_width, H', W')."""
         return self.head(self.backbone(images))
 
 

@@ -28,33 +28,64 @@ __all__ = [
 ]
 
 RoutingFactory = Callable[..., nn.Module]
-"""Builds a routing from ``out_capsules`` and options: a Routing class, or any function like it."""
+"""What builds a routing from ``out_capsules`` and options, such as a subclass of Routing, or a function."""
 
 _ROUTINGS: Registry[nn.Module] = Registry("routing")
 
 
 def register_routing(name: str, factory: RoutingFactory) -> None:
-    """Make a routing known by name to layers, models and recipes; a name can be taken once."""
+    """Make a routing known by name to layers, models and recipes.
+
+    Args:
+        name: a new name, for ``CapsuleLayer(..., routing=name)`` and ``model.routing`` of a recipe.
+        factory: a subclass of :class:`paircaps.Routing`, or a function of ``out_capsules`` and options like it.
+
+    Raises:
+        ValueError: if the name is taken.
+    """
     _ROUTINGS.register(name, factory)
 
 
 def list_routings() -> list[str]:
-    """Names of all registered routings."""
+    """Names of all registered routings.
+
+    >>> {"fm", "dynamic", "em"} <= set(list_routings())  # plug-ins may add others
+    True
+    """
     return _ROUTINGS.names()
 
 
 def is_routing(name: str) -> bool:
-    """True if a routing is registered under that name."""
+    """Whether a routing is registered under that name.
+
+    Args:
+        name: the name.
+    """
     return name in _ROUTINGS
 
 
 def create_routing(name: str | RoutingFactory, out_capsules: int, **options: object) -> nn.Module:
-    """Build a routing.
+    """Build a routing by its name.
+
+    A :class:`paircaps.CapsuleLayer` builds its own; this is for layers of your own.
+
+    >>> import torch
+    >>> routing = create_routing("dynamic", out_capsules=10, iterations=2)
+    >>> votes = torch.randn(8, 64, 10, 16)  # 8 images, 64 votes for each of 10 parents
+    >>> routing(votes).activation.shape
+    torch.Size([8, 10])
 
     Args:
         name: a registered name, or a factory that is not registered.
         out_capsules: J, the number of parents.
         options: options of that routing, such as ``iterations=2``.
+
+    Returns:
+        the routing, called as ``routing(votes, activation)``.
+
+    Raises:
+        ValueError: if the name is not known.
+        TypeError: if the routing has no such option.
     """
     factory = name if callable(name) else _ROUTINGS.factory(name)
     return call_with_options(f"routing {name!r}", factory, {"out_capsules": out_capsules}, options)

@@ -25,7 +25,7 @@ class VoteNeeds(Enum):
     """Dense votes of the whole batch, for :meth:`Routing.agree`."""
 
     IMAGES = "images"
-    """Dense votes, but images are routed independently: :meth:`Routing.agree` may get a few images at a time."""
+    """Dense votes of a few images at a time, for :meth:`Routing.agree`; images are routed independently."""
 
     SUMS = "sums"
     """Σû and Σû² over the children, for :meth:`Routing.agree_on_sums`."""
@@ -38,11 +38,21 @@ class VoteNeeds(Enum):
 
 
 class Routing(nn.Module, ABC):
-    """Votes to parent capsules.
+    """Base class of routings: modules that make parent capsules of votes.
 
     A subclass implements :meth:`agree`; shapes are checked here. Register it with
     :func:`paircaps.register_routing` and run :func:`paircaps.testing.check_routing` against it. One that can do with
     less than all votes of a batch declares so in :attr:`needs`.
+
+    >>> import torch
+    >>> from paircaps import CapsuleLayer
+    >>> class MeanRouting(Routing):
+    ...     def agree(self, votes, activation):
+    ...         s = votes.mean(dim=-3)  # (..., J, K)
+    ...         return Capsules(s, s, torch.linalg.vector_norm(s, dim=-1))
+    >>> layer = CapsuleLayer(in_capsules=64, out_capsules=10, routing=MeanRouting)
+    >>> layer(torch.randn(8, 64, 16)).activation.shape
+    torch.Size([8, 10])
 
     Args:
         out_capsules: J, the number of parents.
@@ -70,18 +80,21 @@ class Routing(nn.Module, ABC):
 
     @property
     def by_image(self) -> bool:
-        """Whether it does so by routing a few images at a time."""
+        """Whether the routing does without them by taking a few images at a time."""
         return self.needs is VoteNeeds.IMAGES
 
     def forward(self, votes: Tensor, activation: Tensor | None = None) -> Capsules:
-        """Route dense votes.
+        """Check the shapes of dense votes and route them by :meth:`agree`.
 
         Args:
-            votes: (..., I, J, K).
+            votes: one vote of each child for each parent, (..., I, J, K).
             activation: activations of the children, (..., I), for routings that weigh them; None stands for all ones.
 
         Returns:
             Capsules of (..., J, K), (..., J, K) and (..., J).
+
+        Raises:
+            ValueError: if the votes are for another number of parents, or the activations do not fit them.
         """
         require_votes(votes)
         self.require_shapes(votes, activation)
@@ -93,6 +106,9 @@ class Routing(nn.Module, ABC):
         Args:
             votes: a tensor of (..., I, J, K), or lazy votes of that shape.
             activation: activations of the children, or None.
+
+        Raises:
+            ValueError: if they do not fit; the message has both shapes.
         """
         if votes.shape[-2] != self.out_capsules:
             raise ValueError(
@@ -103,7 +119,18 @@ class Routing(nn.Module, ABC):
             require_child_activation(activation, votes)
 
     def require_capsules(self, method: str, result: object) -> Capsules:
-        """The result of a method of this routing, refused if it is anything but Capsules."""
+        """Refuse a result that is anything but Capsules.
+
+        Args:
+            method: name of the method that returned it, for the message.
+            result: what it returned.
+
+        Returns:
+            the result itself.
+
+        Raises:
+            TypeError: if it is anything but Capsules.
+        """
         if not isinstance(result, Capsules):
             raise TypeError(f"{type(self).__name__}.{method} must return Capsules, got {type(result).__name__}")
         return result
@@ -113,8 +140,11 @@ class Routing(nn.Module, ABC):
         """Route dense votes whose shape was checked: the algorithm itself, and the reference for the methods below.
 
         Args:
-            votes: (..., I, J, K).
+            votes: one vote of each child for each parent, (..., I, J, K).
             activation: activations of the children, (..., I), or None.
+
+        Returns:
+            Capsules of (..., J, K), (..., J, K) and (..., J).
         """
 
     def agree_on_sums(self, total: Tensor, squares: Tensor, children: int) -> Capsules:
@@ -137,7 +167,7 @@ class Routing(nn.Module, ABC):
         raise NotImplementedError(f"{type(self).__name__} declares {self.needs} and has no agree_on_total()")
 
     def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
-        """What each child contributed to each parent; optional.
+        """What each child contributed to each parent; a routing may go without it, and is then not explained.
 
         Args:
             votes: dense, (..., I, J, K).

@@ -26,11 +26,13 @@ def dynamic_evidence(votes: Tensor, iterations: int) -> Evidence:
 
 
 class DynamicRouting(Routing):
-    """:func:`paircaps.functional.dynamic_routing` as a module.
+    """Dynamic routing (Sabour, Frosst and Hinton, 2017): children turn to the parents that agree with their votes.
+
+    This is :func:`paircaps.functional.dynamic_routing` as a module, ``"dynamic"`` by name.
 
     Args:
         out_capsules: J, the number of parents.
-        iterations: r, at least 1.
+        iterations: r, the number of times that the children are divided among the parents; at least 1.
     """
 
     def __init__(self, out_capsules: int, *, iterations: int = 3) -> None:
@@ -40,7 +42,7 @@ class DynamicRouting(Routing):
 
     @property
     def bounded(self) -> bool:
-        """True: an activation is the length of a squashed vector."""
+        """Always True, since an activation is the length of a squashed vector."""
         return True
 
     def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
@@ -57,7 +59,7 @@ class DynamicRouting(Routing):
         return uniform_routing(total)
 
     def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
-        """With the coupling c of the last iteration, s = Σ c û, and the part of child i in ‖s‖² is ⟨c_i û_i, s⟩."""
+        """What each child contributed: with the coupling c of the last iteration, its part in ‖s‖² is ⟨c_i û_i, s⟩."""
         return dynamic_evidence(votes, self.iterations)
 
     def extra_repr(self) -> str:

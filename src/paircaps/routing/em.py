@@ -25,19 +25,20 @@ def em_evidence(votes: Tensor, activation: Tensor | None, beta_u: Tensor, beta_a
 
 
 class EMRouting(Routing):
-    """:func:`paircaps.functional.em_routing` as a module that owns β_u and β_a.
+    """EM routing (Hinton, Sabour and Frosst, 2018): each parent is a Gaussian fitted to the votes it explains.
+
+    This is :func:`paircaps.functional.em_routing` as a module, ``"em"`` by name, that owns β_u and β_a.
 
     EM learns from the first step only if its parents start neither dead nor saturated. A parent starts half active
     where β_a = 0 and β_u = −½ log σ². The default fits votes of standard deviation 0.22, about what a fresh
     CapsuleLayer of 64 to 100 children and 10 parents with vote norm casts; other sizes, and layers without vote norm,
-    start elsewhere.
-    The published runs draw β_a from N(−1000, 500²) and β_u near zero. LOG.md has numbers.
+    start elsewhere. The published runs draw β_a from N(−1000, 500²) and β_u near zero. LOG.md has numbers.
 
     Args:
         out_capsules: J, the number of parents.
         iterations: r, at least 1.
-        beta_u: initial value of every β_u.
-        beta_a: initial value of every β_a.
+        beta_u: initial value of every β_u, the cost of describing a child by a parent.
+        beta_a: initial value of every β_a, the cost of leaving a parent inactive.
     """
 
     def __init__(self, out_capsules: int, *, iterations: int = 3, beta_u: float = 1.5, beta_a: float = 0.0) -> None:
@@ -49,7 +50,7 @@ class EMRouting(Routing):
 
     @property
     def bounded(self) -> bool:
-        """True: an activation is a probability."""
+        """Always True, since an activation is a probability."""
         return True
 
     def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
@@ -62,7 +63,7 @@ class EMRouting(Routing):
         return VoteNeeds.IMAGES
 
     def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
-        """With the assignment R of the last M step: a child's part in a_j is its part in all that j was assigned."""
+        """What each child contributed: its part in a_j is its part in all that parent j was assigned."""
         return em_evidence(votes, activation, self.beta_u.detach(), self.beta_a.detach(), self.iterations)
 
     def extra_repr(self) -> str:

@@ -34,13 +34,16 @@ def fm_evidence(votes: Tensor, *, normalize: bool, halve: bool, activation: str)
 
 
 class FMAgreement(Routing):
-    """:func:`paircaps.functional.fm_agreement` as a module.
+    """FM agreement, the routing of the paper: parents from the products of all pairs of their votes, in one pass.
+
+    This is :func:`paircaps.functional.fm_agreement` as a module, ``"fm"`` by name and the default of every layer.
 
     Args:
         out_capsules: J, the number of parents.
         normalize: give each vote length one first.
-        halve: keep the text's factor ½.
-        activation: ``"sum"`` or ``"squash"``.
+        halve: keep the factor ½ of the paper's text.
+        activation: ``"sum"``, the sum of s over its dimensions, which has no bound and is made for cross entropy; or
+            ``"squash"``, the length of s after a squash, which lies in 0..1.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class FMAgreement(Routing):
 
     @property
     def bounded(self) -> bool:
-        """True for the squash, whose result is below one; the sum has no bound."""
+        """Whether activations lie in 0..1, as those of the squash do; the sum has no bound."""
         return self.activation == "squash"
 
     def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
@@ -68,11 +71,11 @@ class FMAgreement(Routing):
         return VoteNeeds.SUMS_OF_UNIT_VOTES if self.normalize else VoteNeeds.SUMS
 
     def agree_on_sums(self, total: Tensor, squares: Tensor, children: int) -> Capsules:
-        """Algorithm 1 from its second line on."""
+        """FM agreement from the sums over the votes: Algorithm 1 of the paper from its second line on."""
         return fm_capsules(total, squares, children, halve=self.halve, activation=self.activation)
 
     def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
-        """E5 by children: the part of child i in a_j is ⟨û_i, Σû − û_i⟩ / 2I, half of every pair it is in."""
+        """What each child contributed: its part in a_j is ⟨û_i, Σû − û_i⟩ / 2I, half of every pair it is in (E5)."""
         return fm_evidence(votes, normalize=self.normalize, halve=self.halve, activation=self.activation)
 
     def extra_repr(self) -> str:

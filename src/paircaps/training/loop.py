@@ -81,6 +81,17 @@ def train(
 ) -> TrainingResult:
     """Train a network by a recipe; the same call on the same folder continues a run that was stopped.
 
+    >>> from tempfile import TemporaryDirectory
+    >>> from paircaps import load
+    >>> from paircaps.training.recipes import load_recipe
+    >>> short = {"train": {"steps": 2, "batch_size": 16}, "data": {"limit": 64}}
+    >>> recipe = load_recipe("glyphs", short)  # without the second argument, as it is
+    >>> with TemporaryDirectory() as folder:
+    ...     result = train(recipe, folder)
+    ...     network = load(result.folder)
+    >>> result.trained["steps"]
+    2
+
     Args:
         recipe: the recipe, as :func:`paircaps.training.recipes.load_recipe` gives it.
         out: folder of the run.
@@ -90,6 +101,9 @@ def train(
             of a few steps. A run that has begun keeps its length.
         extend: True to make a run that is there as long as the recipe says, where it then is what a run of that length
             would have been: not where the learning rates so far depend on the length.
+
+    Returns:
+        the folder of the run, which :func:`paircaps.load` takes, and what was reached.
 
     Raises:
         PaircapsError: if something is wrong that the user can change; the message says what.

@@ -134,7 +134,7 @@ class Data:
 
     @property
     def splits_by_class(self) -> bool:
-        """Whether every class gives its share to validation and test: in folders, unless an early run did not."""
+        """Whether every class gives its share to validation and test, as in folders, unless an early run did not."""
         return is_folder(self.name) and self.options.get(_SPLIT_BY, "class") == "class"
 
     def split_by(self, word: str) -> Data:
@@ -432,7 +432,25 @@ class Run:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Recipe of a training: all its sections."""
+    """Recipe of a training: all its sections.
+
+    :func:`paircaps.training.recipes.load_recipe` reads one from TOML; in Python it is put together of its sections:
+
+    >>> recipe = Recipe(data=Data("glyphs", limit=1000), train=Train(epochs=5))
+    >>> recipe.model.name, recipe.model.routing
+    ('resnet-caps-small', 'fm')
+
+    Args:
+        model: network to train.
+        data: images for training, validation and test.
+        augment: random augmentation of the training images.
+        loss: training objective, a :class:`paircaps.losses.Loss`.
+        optimiser: optimiser.
+        schedule: schedule of the learning rate.
+        train: length, batch size and precision of the training; one epoch by default.
+        evaluate: validation and test.
+        run: device, threads and checkpoints.
+    """
 
     model: Model = field(default_factory=Model)
     data: Data = field(default_factory=Data)

@@ -75,7 +75,13 @@ def chunk_parents(batch: int, pose_dim: int) -> int:
 
 
 def tile_children(batch: int, parents: int, pose_dim: int) -> int:
-    """Children in a tile: as many as cast ``TILE_BYTES`` of float32 votes, at least one."""
+    """Number of children in a tile: as many as cast 2.5 MiB of float32 votes, at least one.
+
+    Args:
+        batch: number of images.
+        parents: J, the number of parents.
+        pose_dim: K of a vote.
+    """
     parents = min(parents, chunk_parents(batch, pose_dim))
     return max(1, TILE_BYTES // (4 * max(1, batch) * parents * pose_dim))
 

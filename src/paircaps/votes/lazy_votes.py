@@ -45,7 +45,10 @@ If a subclass overrides ``agree`` and not this attribute, the declaration is tha
 
 
 class LazyVotes:
-    """Lazy votes: ``dense()`` materialises them, ``sums()`` reduces them tile by tile, ``route()`` chooses.
+    """Votes that are computed when they are needed, as many at a time as are needed.
+
+    :meth:`dense` gives all of them, :meth:`sums` and :meth:`total` sums over them, and :meth:`route` chooses among
+    these what a routing needs. A :class:`paircaps.CapsuleLayer` makes them in every call.
 
     Args:
         u: child capsules, (..., I, K_in).
@@ -75,7 +78,7 @@ class LazyVotes:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Precision of the routed capsules: that of the children, and float32 under autocast."""
+        """Precision of the routed capsules, which is that of the children, and float32 under autocast."""
         return torch.float32 if autocast_enabled(self.u) and self.u.dtype in HALF else self.u.dtype
 
     @property

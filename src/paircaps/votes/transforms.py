@@ -12,7 +12,7 @@ from paircaps.functional import matrix_votes, vector_votes
 
 
 class LinearVotes(nn.Module):
-    """Votes that are linear in the children: u is read as rows, each of which a weight matrix multiplies."""
+    """Base class of votes that are linear in the children: u is read as rows, each of which a matrix multiplies."""
 
     rows: int
     """P, the rows of a child and of a vote."""
@@ -24,10 +24,17 @@ class LinearVotes(nn.Module):
     """
 
     weight: nn.Parameter
-    """(I / positions, J, Q, R): a child has P·Q values, a vote P·R."""
+    """Matrices of each pair of child and parent, (I / positions, J, Q, R); a child has P·Q values, a vote P·R."""
 
     def weights(self, children: int) -> Tensor:
-        """Matrices of so many children, (I, J, Q, R); children are ordered position by position."""
+        """Matrices of any number of children, those of shared positions repeated.
+
+        Args:
+            children: I, the number of children, which are ordered position by position.
+
+        Returns:
+            (I, J, Q, R).
+        """
         return self.weight if self.positions == 1 else self.weight.repeat(children // len(self.weight), 1, 1, 1)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LinearVotes:
@@ -66,7 +73,7 @@ class MatrixVotes(LinearVotes):
         self.weight = nn.Parameter(_glorot_normal((in_capsules // positions, out_capsules, side, side), fan, fan))
 
     def forward(self, u: Tensor) -> Tensor:
-        """(..., I, K) to (..., I, J, K)."""
+        """Votes of child capsules: (..., I, K) to (..., I, J, K)."""
         return matrix_votes(u, self.weights(u.shape[-2]))
 
 
@@ -89,7 +96,7 @@ class VectorVotes(LinearVotes):
         self.weight = nn.Parameter(_glorot_normal(shape, fan_in, fan_out))
 
     def forward(self, u: Tensor) -> Tensor:
-        """(..., I, K_in) to (..., I, J, K)."""
+        """Votes of child capsules: (..., I, K_in) to (..., I, J, K)."""
         return vector_votes(u, self.weights(u.shape[-2]))
 
 
@@ -102,10 +109,14 @@ TRANSFORMS: dict[str, Callable[[int, int, int, int, int], nn.Module]] = {
 def create_transform(
     transform: str, in_capsules: int, out_capsules: int, in_dim: int, pose_dim: int, positions: int = 1
 ) -> nn.Module:
-    """Build a transform.
+    """Build the learned transform from child capsules to votes.
+
+    >>> transform = create_transform("matrix", 64, 10, in_dim=16, pose_dim=16)
+    >>> transform(torch.randn(8, 64, 16)).shape
+    torch.Size([8, 64, 10, 16])
 
     Args:
-        transform: ``"matrix"`` or ``"vector"``.
+        transform: ``"matrix"`` for :class:`MatrixVotes`, ``"vector"`` for :class:`VectorVotes`.
         in_capsules: I, the number of children.
         out_capsules: J, the number of parents.
         in_dim: K_in of a child.

@@ -36,7 +36,7 @@ class SeedGroup:
 
     @property
     def name(self) -> str:
-        """Names of the finished runs, or of all if none is, with what they share written once: ``fm/seed-{0,1,2}``."""
+        """Names of the finished runs, or of all if none is, with what they share written once, ``fm/seed-{0,1,2}``."""
         return joined_names([run.name for run in self.finished or self.runs])
 
     @property

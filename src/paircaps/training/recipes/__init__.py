@@ -28,11 +28,14 @@ _REGISTERED: Registry[Path | str] = Registry("recipe")
 
 
 def register_recipe(name: str, recipe: Path | str) -> None:
-    """Make a recipe known by name, as plug-ins do; a name can be taken once.
+    """Make a recipe known by name, as plug-ins do.
 
     Args:
         name: how ``paircaps train NAME`` and a ``base`` name it.
         recipe: TOML text, or the path of a TOML file, which is read when it is asked for.
+
+    Raises:
+        ValueError: if the name is taken or looks like a path.
     """
     if name in _shipped_recipes():
         raise ValueError(f"recipe {name!r} comes with paircaps; take another name")
@@ -52,7 +55,10 @@ def _shipped_recipes() -> list[str]:
 
 
 def load_recipe(name: str | Path, overrides: Mapping[str, Any] | None = None) -> Recipe:
-    """Load a recipe.
+    """Load a recipe by its name or from a TOML file.
+
+    >>> load_recipe("glyphs", {"train": {"epochs": 3}}).train.epochs
+    3
 
     Args:
         name: one of :func:`list_recipes`, or the path of a TOML file.
