@@ -84,9 +84,9 @@ def test_every_test_that_the_equation_map_names_exists():
 
 
 def documented_keys(title):
-    """Pairs of a kind of rows and a key of the table below a title of the page on training."""
-    page = (ROOT / "docs" / "training.md").read_text()
-    section = re.split(r"\n##", page.split(f"### {title}\n")[1])[0]
+    """Pairs of a kind of rows and a key of the table below a title of the page on the files of a run."""
+    page = (ROOT / "docs" / "run-folder.md").read_text()
+    section = re.split(r"\n##", page.split(f"## {title}\n")[1])[0]
     return set(re.findall(r"^\| `?(\w+)`? \| `(\w+)` \|", section, flags=re.M))
 
 
@@ -114,7 +114,7 @@ def test_every_key_that_a_run_writes_is_documented_and_no_other(tmp_path):
     places = ["start", "step", "end"]
     found = keys_by_kind(tmp_path / "timing.jsonl", lambda row: next(place for place in places if place in row))
     assert found == expand(documented_keys("Keys of timing.jsonl"), places)
-    page = (ROOT / "docs" / "training.md").read_text()
+    page = (ROOT / "docs" / "run-folder.md").read_text()
     described = next(line for line in page.splitlines() if line.startswith("| start | `machine` |")).split("|")[3]
     assert re.findall(r"`(\w+)`", described) == list(describe_machine())
 
