@@ -5,7 +5,10 @@ one relative link serves both. README.md is the front page.
 """
 
 import sys
+from functools import partial
 from pathlib import Path
+
+import jupyter_cache.executors.utils
 
 import paircaps
 
@@ -50,6 +53,8 @@ nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 nb_execution_show_tb = True
+# what a command in a notebook prints comes in pieces of 100 bytes; each would be a block of its own on the page
+jupyter_cache.executors.utils.executenb = partial(jupyter_cache.executors.utils.executenb, coalesce_streams=True)
 
 # API reference
 autodoc_default_options = {"members": True, "exclude-members": "extra_repr"}

@@ -10,10 +10,13 @@ CONTENTS = {
     "README": {
         "Start": ["docs/capsules", "docs/tutorials/capsule-layer", "docs/tutorials/own-pictures", "docs/lesson"],
         "Guides": [
-            *("docs/training", "docs/data", "docs/look-inside"),
+            *("docs/training", "docs/fast-training", "docs/data", "docs/look-inside"),
             *("docs/add-a-routing", "docs/plug-ins", "docs/streaming"),
         ],
-        "Reference": ["docs/api/README", "docs/command-line", "docs/equations", "docs/architecture"],
+        "Reference": [
+            *("docs/api/README", "docs/command-line", "docs/run-folder"),
+            *("docs/equations", "docs/architecture"),
+        ],
         "Results": ["results/report", "docs/experiments/README", "results/README", "LOG"],
         "Project": ["CONTRIBUTING", "CHANGELOG"],
     },
