@@ -8,7 +8,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-import jupyter_cache.executors.utils
+from jupyter_cache.executors import utils as notebook_executor
 
 import paircaps
 
@@ -53,8 +53,11 @@ nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 nb_execution_show_tb = True
-# what a command in a notebook prints comes in pieces of 100 bytes; each would be a block of its own on the page
-jupyter_cache.executors.utils.executenb = partial(jupyter_cache.executors.utils.executenb, coalesce_streams=True)
+# What a command in a notebook prints comes in pieces of 100 bytes; each would be a block of its own on the page. The
+# kernel's own log, which warns of TCP within this machine, shows errors alone.
+notebook_executor.executenb = partial(
+    notebook_executor.executenb, coalesce_streams=True, extra_arguments=["--IPKernelApp.log_level=ERROR"]
+)
 
 # API reference
 autodoc_default_options = {"members": True, "exclude-members": "extra_repr"}
