@@ -8,9 +8,9 @@ import shlex
 import subprocess
 import sys
 from importlib import import_module
-from pathlib import Path
 
 import pytest
+from pages import FENCED, PAGES, ROOT, command_lines
 
 from paircaps._utils.machine import describe_machine
 from paircaps.cli import COMMANDS, build_parser
@@ -19,8 +19,6 @@ from paircaps.cli.recipe_keys import train_parser
 from paircaps.training import train
 from paircaps.training.recipes import load_recipe
 
-ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ALL_PAGES = [
     *PAGES,
     *(ROOT / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "LOG.md")),
@@ -131,10 +129,6 @@ def markdown_of(page):
     return "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
 
 
-FENCED = re.compile(r"^ *(?P<fence>`{3,}|~{3,})(?P<language>.*?)\n(?P<code>.*?)^ *(?P=fence) *$", flags=re.M | re.S)
-"""A block of code with its fences."""
-
-
 def prose(text):
     """A page without its blocks of code and without code within lines."""
     return re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", FENCED.sub("", text))
@@ -181,24 +175,6 @@ def test_a_link_to_a_missing_file_or_heading_is_lost(tmp_path):
     bad = "[7](lost.md) [8](other.md#twice-2) [9](other.md#no-heading) ![10](lost.png) [11](#lost)"
     page.write_text(f"# A page: its end\n{good}\n{bad}")
     assert lost_links(page) == ["lost.md", "other.md#twice-2", "other.md#no-heading", "lost.png", "#lost"]
-
-
-ENDS = ("|", ">", ">>", "<", "&", "&&", "||", ";")
-"""Words of a shell with which a command ends."""
-
-
-def command_lines(text):
-    """Words after ``paircaps`` of every command in the blocks of a page that are for a shell or name no language."""
-    for match in FENCED.finditer(text):
-        if match["language"].strip() not in ("", "sh", "bash", "shell", "console"):
-            continue
-        for line in match["code"].replace("\\\n", " ").splitlines():
-            if "paircaps" not in line:
-                continue
-            words = shlex.split(line.replace('"$(', "").replace(')"', ""), comments=True)
-            while "paircaps" in words:
-                words = words[words.index("paircaps") + 1 :]
-                yield words[: next((at for at, word in enumerate(words) if word in ENDS), None)]
 
 
 def complaint(words):
