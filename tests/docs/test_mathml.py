@@ -13,8 +13,8 @@ KINDS = [(mathml.visit_inline, nodes.math), (mathml.visit_block, nodes.math_bloc
 def written(visit, node):
     """HTML that a visitor of a formula writes."""
     translator = SimpleNamespace(body=[])
-    visit(translator, node)
-    mathml.depart(translator, node)
+    with pytest.raises(nodes.SkipNode):  # so that the LaTeX itself is not written after it
+        visit(translator, node)
     return "".join(translator.body)
 
 
@@ -33,6 +33,13 @@ def test_a_formula_on_lines_of_its_own_is_displayed_as_a_block():
     inline, block = (written(visit, kind("x", "x")) for visit, kind in KINDS)
     assert 'display="block"' in block
     assert 'display="block"' not in inline
+
+
+def test_the_index_of_an_accented_letter_stands_beside_it():
+    """docutils puts it below: the accented letter becomes one character."""
+    accented, plain = (written(mathml.visit_inline, nodes.math(tex, tex)) for tex in (r"\hat u_i", "û_i"))
+    assert accented == plain
+    assert "<munder>" not in accented
 
 
 @pytest.mark.parametrize(("visit", "kind"), KINDS)

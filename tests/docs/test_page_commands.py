@@ -7,6 +7,8 @@ checked in ``tests/test_docs.py``.
 import glob
 import re
 import shutil
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -40,10 +42,11 @@ def trained(tmp_path_factory):
 
 
 @pytest.fixture
-def desk(tmp_path, monkeypatch, trained):
-    """Working folder with what the pages take for granted: pictures, runs, a routing of one's own."""
+def desk(tmp_path, monkeypatch):
+    """Working folder with what the pages take for granted: pictures, a routing of one's own."""
     monkeypatch.chdir(tmp_path)
     draw_shapes(tmp_path / "pictures", each=8)
+    shutil.copytree(tmp_path / "pictures", tmp_path / "pets")
     shutil.copytree(tmp_path / "pictures", tmp_path / "path" / "to" / "pets")
     shutil.copytree(tmp_path / "pictures" / "circle", tmp_path / "folder")
     for name in ("picture.png", "seven.png"):
@@ -51,7 +54,6 @@ def desk(tmp_path, monkeypatch, trained):
     page = (ROOT / "docs" / "add-a-routing.md").read_text()
     routing = next(block for block in re.findall(r"```python\n(.*?)```", page, flags=re.S) if '"median"' in block)
     (tmp_path / "my_routing.py").write_text(routing)
-    shutil.copytree(trained, tmp_path / "paircaps-demo" / "fm-agreement")
     return tmp_path
 
 
@@ -59,7 +61,7 @@ def prepare(words, trained):
     """Words of a command as they are run, with runs in place that it reads and nobody has trained."""
     writes = {following for word, following in pairwise(words) if word in ("--out", "-o")}
     for word in words[1:]:
-        if re.fullmatch(r"runs/[\w-]+", word) and word not in writes and not Path(word).exists():
+        if re.fullmatch(r"runs/[\w-]+|paircaps-demo", word) and word not in writes and not Path(word).exists():
             shutil.copytree(trained, word)
     found = [sorted(glob.glob(word)) or [word] if "*" in word else [word] for word in words]
     words = [word for several in found for word in several]
@@ -81,6 +83,8 @@ def why_not(words):
         return "downloads"
     if "..." in words or any(word.isupper() and word.isalpha() for word in words):
         return "is a pattern, not a command"
+    if any(word.startswith("results/") for word in words):
+        return "reads and writes the results of this repository: tests/test_results.py"
     lost = sorted({name for name in datasets(words) if missing_splits(name)})
     return f"needs {', '.join(lost)}" if lost else None
 
@@ -94,6 +98,19 @@ def datasets(words):
     return named
 
 
+def run_command(words, capsys):
+    """Exit code, output and errors of a command; one with a plug-in has a process of its own."""
+    if "--plugin" in words:
+        result = subprocess.run([sys.executable, "-m", "paircaps", *words], capture_output=True, text=True)
+        return result.returncode, result.stdout, result.stderr
+    capsys.readouterr()
+    try:
+        code = main(words)
+    except SystemExit as stop:
+        code = stop.code or 0
+    return code, *capsys.readouterr()
+
+
 def run_page(page, trained, capsys):
     """Run the commands of a page and return those that were run; one that fails is an error."""
     done = []
@@ -101,15 +118,10 @@ def run_page(page, trained, capsys):
         if why_not(words):
             continue
         printed = words[0] == "train" and "--print-config" in words
-        capsys.readouterr()
-        try:
-            code = main(prepare(words, trained))
-        except SystemExit as stop:
-            code = stop.code or 0
-        output = capsys.readouterr()
-        assert code == 0, f"paircaps {' '.join(words)}: {output.err}"
+        code, output, errors = run_command(prepare(words, trained), capsys)
+        assert code == 0, f"paircaps {' '.join(words)}: {errors}"
         if printed:  # the pages write it to this file
-            Path("mine.toml").write_text(output.out)
+            Path("mine.toml").write_text(output)
         done.append(words)
     return done
 
