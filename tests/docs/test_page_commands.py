@@ -24,6 +24,7 @@ from paircaps.training.recipes import list_recipes, load_recipe
 
 NOT_RUN = {
     "serve": "runs until it is stopped: tests/cli/test_serve.py",
+    "demo": "takes most of a minute: tests/paper/test_demo.py",
     "bench": "takes minutes: tests/bench",
     "reproduce": "trains for hours: tests/cli/test_reproduce.py",
     "report": "of what reproduce has trained: tests/paper/report",
@@ -70,8 +71,6 @@ def prepare(words, trained):
             re.sub(r"^[\d.]+$", "0.001", word) if words[at - 1] == "--hours" else word for at, word in enumerate(words)
         ]
         words += SHORT if {"--train.epochs", "--hours"} & {*words} else TINY
-    if words[0] == "demo":
-        words += ["--steps", "1"]
     return words
 
 
