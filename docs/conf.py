@@ -74,6 +74,8 @@ napoleon_use_ivar = True
 python_maximum_signature_line_length = 88
 
 # look: nothing is loaded from elsewhere
+smartquotes = False  # would turn the two hyphens of an option into a dash
+html_favicon = "static/favicon.svg"
 html_theme = "furo"
 html_title = "paircaps"
 html_static_path = ["static"]

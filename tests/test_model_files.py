@@ -116,6 +116,7 @@ def test_what_is_no_json_object_is_refused(saved, text):
 def test_what_is_not_there_is_said(saved, tmp_path):
     folder, _ = saved
     refused(folder / "nowhere", "no such folder")
+    refused(folder / "paircaps-demo" / "fm", "no such folder; `paircaps demo` makes paircaps-demo")
     refused(folder / "model.json", "is a file; a model is loaded by its folder")
     (folder / "model.safetensors").unlink()
     refused(folder, "cannot read: No such file")

@@ -8,6 +8,8 @@ from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.domains.python import PyClasslike, PyObject
 
+import paircaps
+
 
 def skip_fields(app: Sphinx, what: str, name: str, member: object, skip: bool, options: object) -> bool | None:
     """Leave out the fields of a named tuple: its docstring has described them."""
@@ -44,6 +46,14 @@ def errors_last(app: Sphinx, domain: str, kind: str, content: addnodes.desc_cont
         fields.children.sort(key=lambda field: field[0].astext().startswith("raises"))
 
 
+def mend_backlinks(app: Sphinx, page: str, template: str, context: dict, doctree: object) -> None:
+    """Lead from source code to names that the reference has in ``paircaps`` itself, wherever they are defined."""
+    if page.startswith("_modules/"):
+        names = "|".join(paircaps.__all__)
+        link = rf"(docs/api/paircaps\.html#paircaps)\.[\w.]*?\b({names})\b"
+        context["body"] = re.sub(link, r"\1.\2", context["body"])
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect to autodoc, and call the fields of a class attributes, where Sphinx calls them variables."""
     for kind in (PyObject, PyClasslike):
@@ -54,4 +64,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-signature", show_defaults)
     app.connect("object-description-transform", errors_last, priority=600)  # after autodoc's types
     app.connect("autodoc-process-docstring", shorten_types, priority=600)  # after napoleon, which writes them
+    app.connect("html-page-context", mend_backlinks)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

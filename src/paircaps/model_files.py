@@ -35,6 +35,8 @@ WEIGHTS, METADATA = "model.safetensors", "model.json"
 FORMAT, VERSION = "paircaps-model", 1
 _MOST_METADATA_BYTES = 16 << 20
 _MOST_NAMED = 20
+_DEMO = "paircaps-demo"
+"""Folder of the networks that ``paircaps demo`` trains, which many pages take for granted."""
 
 
 def save_model(folder: Path, network: Network, trained: Mapping[str, object]) -> None:
@@ -169,7 +171,8 @@ def read_metadata(folder: Path) -> dict[str, Any]:
     path = folder / METADATA
     if not folder.is_dir():
         kind = "is a file; a model is loaded by its folder" if folder.exists() else "no such folder"
-        raise ModelFileError(f"{folder}: {kind}")
+        hint = f"; `paircaps demo` makes {_DEMO}" if _DEMO in folder.parts and not folder.exists() else ""
+        raise ModelFileError(f"{folder}: {kind}{hint}")
     if not path.exists():
         raise ModelFileError(f"{folder}: no trained model here: {_why_no_model(folder)}")
     if path.stat().st_size > _MOST_METADATA_BYTES:

@@ -62,8 +62,9 @@ def prepare(words, trained):
     """Words of a command as they are run, with runs in place that it reads and nobody has trained."""
     writes = {following for word, following in pairwise(words) if word in ("--out", "-o")}
     for word in words[1:]:
-        if re.fullmatch(r"runs/[\w-]+|paircaps-demo", word) and word not in writes and not Path(word).exists():
-            shutil.copytree(trained, word)
+        place = re.sub(r"^paircaps-demo$", "paircaps-demo/fm-agreement", word)
+        if re.match(r"(runs|paircaps-demo)/[\w-]+$", place) and word not in writes and not Path(place).exists():
+            shutil.copytree(trained, place)
     found = [sorted(glob.glob(word)) or [word] if "*" in word else [word] for word in words]
     words = [word for several in found for word in several]
     if words[0] == "train" and "--print-config" not in words:
