@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from inspect import ismodule
 
 from docutils import nodes
 from sphinx import addnodes
@@ -49,7 +50,7 @@ def errors_last(app: Sphinx, domain: str, kind: str, content: addnodes.desc_cont
 def mend_backlinks(app: Sphinx, page: str, template: str, context: dict, doctree: object) -> None:
     """Lead from source code to names that the reference has in ``paircaps`` itself, wherever they are defined."""
     if page.startswith("_modules/"):
-        names = "|".join(paircaps.__all__)
+        names = "|".join(name for name in paircaps.__all__ if not ismodule(getattr(paircaps, name)))
         link = rf"(docs/api/paircaps\.html#paircaps)\.[\w.]*?\b({names})\b"
         context["body"] = re.sub(link, r"\1.\2", context["body"])
 
