@@ -42,6 +42,7 @@ extensions = [
     "command_help",
     "contents",
     "mathml",
+    "offline",
     "public_names",
     "reference",
 ]
