@@ -37,17 +37,23 @@ class Processes:
         world_size: number of processes.
         local_rank: number of this process among those of its machine.
         group: process group for CPU tensors; None with one process.
+        parent: process that started this one, if that was torchrun.
     """
 
     rank: int = 0
     world_size: int = 1
     local_rank: int = 0
     group: Any = None
+    parent: int | None = None
 
     @property
     def first(self) -> bool:
         """True on rank 0."""
         return self.rank == 0
+
+    def parent_is_lost(self) -> bool:
+        """True if torchrun has ended, killed for instance: nobody would end this process any more."""
+        return self.parent is not None and os.getppid() != self.parent
 
     def sum(self, values: Sequence[float]) -> list[float]:
         """Sum of each value over all processes."""
@@ -118,13 +124,14 @@ def joined_processes(device_type: str) -> Iterator[Processes]:
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         yield Processes()
         return
+    parent = os.getppid()
     backend = "cpu:gloo,cuda:nccl" if device_type == "cuda" else "gloo"
     if device_type == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     dist.init_process_group(backend, timeout=PATIENCE)
     try:
         group = dist.new_group(backend="gloo", timeout=PATIENCE)
-        yield Processes(dist.get_rank(), dist.get_world_size(), int(os.environ["LOCAL_RANK"]), group)
+        yield Processes(dist.get_rank(), dist.get_world_size(), int(os.environ["LOCAL_RANK"]), group, parent)
     finally:
         dist.destroy_process_group()
 

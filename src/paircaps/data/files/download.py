@@ -194,7 +194,7 @@ def _receive(url: str, arrived: Queue[bytes | Exception | None], left: threading
 
 
 def _answer(url: str) -> Response:
-    """Answer of an address, after its redirects; one from https to http is refused, as anyone on the way could answer."""
+    """Answer of an address, after its redirects; from https to http is refused: anyone on the way could answer."""
     import requests
 
     for _ in range(_REDIRECTS + 1):
