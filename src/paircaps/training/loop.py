@@ -120,12 +120,12 @@ def train(
         stack.enter_context(noting_plugins())
         stack.callback(torch.set_num_threads, torch.get_num_threads())  # a next training chooses among as many
         set_threads(recipe.run)
-        processes = stack.enter_context(joined_processes(device.type))
+        processes = stack.enter_context(joined_processes(device.type, recipe.run.timeout))
         folder = RunFolder(Path(out).expanduser())
         try:
             # rank 0 locks the folder until the end, and checks that it holds this run or none
             datasets = None
-            with processes.first_only() as first:
+            with processes.first_only(patient=True) as first:
                 if first:
                     folder = stack.enter_context(locked_folder(folder.path))
                     begun = None if fresh else folder.begun_recipe()
@@ -202,6 +202,7 @@ class Training:
 
         # images, and how many steps they make
         self.datasets = (datasets or load_datasets(recipe.data)).to(device)
+        processes.meet()
         self.loader = training_loader(recipe, self.datasets, processes)
         images, batch_size = len(self.datasets.train), recipe.train.decided_batch_size
         self.steps_per_epoch = steps_per_epoch(images, batch_size)
