@@ -14,9 +14,9 @@ from typing import IO
 from paircaps.errors import DataError, os_data_error
 
 try:
-    from fcntl import LOCK_EX, LOCK_NB, flock
+    import fcntl
 except ImportError:  # on Windows
-    flock = None
+    fcntl = None
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -38,7 +38,7 @@ def write_whole(path: Path, content: bytes) -> None:
         partial = Path(file.name)
         try:
             _write_and_sync(file, content)
-            if flock is None:  # where there are no locks, an open file cannot be renamed either
+            if fcntl is None:  # where there are no locks, an open file cannot be renamed either
                 file.close()
             partial.replace(path)
             sync_folder(path.parent)
@@ -63,9 +63,9 @@ def _locked_partial(path: Path) -> Iterator[IO[bytes]]:
     while True:
         partial = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
         with partial.open("xb") as file:
-            if flock is not None:
+            if fcntl is not None:
                 with suppress(OSError):  # a file system without locks: what is left there stays
-                    flock(file, LOCK_EX)
+                    fcntl.flock(file, fcntl.LOCK_EX)
                 if not os.fstat(file.fileno()).st_nlink:  # taken for abandoned before it was locked
                     continue
             yield file
@@ -74,12 +74,12 @@ def _locked_partial(path: Path) -> Iterator[IO[bytes]]:
 
 def _remove_abandoned(path: Path) -> None:
     """Remove temporary files of a file that no process holds any more."""
-    if flock is None or not path.parent.is_dir():
+    if fcntl is None or not path.parent.is_dir():
         return
     for entry in os.scandir(path.parent):
         if is_partial(entry.name, path.name):
             with suppress(OSError), open(entry.path, "rb") as file:  # held by another, or gone by now
-                flock(file, LOCK_EX | LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 os.unlink(entry.path)
 
 

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
@@ -145,7 +146,7 @@ def joined_processes(device_type: str, timeout: float) -> Iterator[Processes]:
     if device_type == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     # machines differ in how long they take to import PyTorch: the time counts from when all are here
-    store, rank, world_size = next(dist.rendezvous("env://", timeout=PATIENCE))
+    store, rank, world_size = next(rendezvous("env://", timeout=PATIENCE))
     store.set(f"here/{rank}", "")
     store.wait([f"here/{other}" for other in range(world_size)], PATIENCE)
     wait = timedelta(seconds=timeout)

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from queue import Empty, Full, Queue
@@ -145,7 +145,7 @@ def _download(url: str, file: DataFile, partial: Path) -> None:
         )
 
 
-def _chunks(url: str) -> Iterator[bytes]:
+def _chunks(url: str) -> Generator[bytes, None, None]:
     """Content of an address in chunks of 64 KB, each of which must come in time.
 
     A timeout of a socket is one of each of its bytes, so a server that sends a byte now and then is waited for without
