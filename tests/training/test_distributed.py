@@ -127,6 +127,28 @@ def test_a_killed_rank_ends_all_and_the_next_start_goes_on(tmp_path):
         end(process)
 
 
+def test_processes_that_lost_their_torchrun_save_and_end(tmp_path):
+    folder = tmp_path / "run"
+    process = torchrun(folder, "--train.epochs", "300", "--run.checkpoint_every", "10000", "--evaluate.every", "300")
+    try:
+        wait_until(lambda: (folder / "metrics.jsonl").exists() and rows(folder), process)
+        left = children(process.pid)
+        assert len(left) == 2
+        process.kill()
+        stop = time.monotonic() + 30
+        while any(alive(pid) for pid in left):
+            assert time.monotonic() < stop, "they train on"
+            time.sleep(0.05)
+        said, _ = process.communicate(timeout=30)
+    finally:
+        end(process)
+    assert "torchrun, which started this process, has ended" in said
+    assert "stopped by SIGTERM at step" in said
+    found, complaints = newest_checkpoint(folder / "checkpoints")
+    assert not complaints
+    assert found.facts["counters"]["step"] >= rows(folder)[-1]["step"] > 0
+
+
 def wait_until(sign, process, timeout=90):
     stop = time.monotonic() + timeout
     while not sign():

@@ -5,23 +5,24 @@ import pytest
 
 from paircaps.errors import TrainingError
 from paircaps.training.logging import MetricsFile, ProgressDisplay, TensorBoardEvents, TimingFile
+from paircaps.training.run_folder import RunFolder
 
 
 def test_rows_after_the_checkpoint_are_cut_off(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    first = MetricsFile(path, 0)
+    first = MetricsFile(RunFolder(tmp_path), 0)
     first.add({"step": 1})
     length = first.length
     first.add({"step": 2})
     first.close()
     with path.open("ab") as file:
         file.write(b'{"step": 3')  # killed in the middle of a row
-    again = MetricsFile(path, length)
+    again = MetricsFile(RunFolder(tmp_path), length)
     again.add({"step": 2})
     again.close()
     assert path.read_text() == '{"step": 1}\n{"step": 2}\n'
     with pytest.raises(TrainingError, match=r"has 24 bytes, 99 when the checkpoint was written"):
-        MetricsFile(path, 99)
+        MetricsFile(RunFolder(tmp_path), 99)
 
 
 def test_timings_carry_the_time(tmp_path):

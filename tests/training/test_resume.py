@@ -249,6 +249,24 @@ def test_missing_rows_are_an_error(subprocesses, whole, tmp_path):
     assert "rows are missing" in said
 
 
+def test_a_changed_row_is_an_error_and_checkpoints_of_earlier_versions_know_of_none(subprocesses, whole, tmp_path):
+    folder = unfinished(whole, tmp_path / "run")
+    content = bytearray((folder / "metrics.jsonl").read_bytes())
+    content[content.index(b"0.") + 2] ^= 1
+    (folder / "metrics.jsonl").write_bytes(content)
+    code, said = subprocesses.run(*command(folder))
+    assert code == 1
+    assert "metrics.jsonl: damaged or changed since the checkpoint was written" in said
+    assert (folder / "metrics.jsonl").read_bytes() == content
+    for step in checkpoint_steps(folder / "checkpoints"):
+        checkpoint = read_checkpoint(checkpoint_path(folder / "checkpoints", step))
+        facts = checkpoint.facts
+        del facts["counters"]["metrics_sha256"]
+        write_checkpoint(folder / "checkpoints", step, Checkpoint.pack(checkpoint.tensors, facts))
+    code, said = subprocesses.run(*command(folder))
+    assert code == 0, said
+
+
 def test_a_finished_run_is_left_alone(subprocesses, whole):
     before = results(whole)
     code, said = subprocesses.run(*command(whole))

@@ -1,10 +1,15 @@
 """Signals, full disks and locked folders: a run stops in an orderly way, and its message gives the reason."""
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
+import threading
 import time
 from functools import partial
 from pathlib import Path
@@ -42,7 +47,7 @@ def ended_or_grown(child, path, size):
     return child.wait_done() or size_of(path) > size
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_saves_and_ends(subprocesses, tmp_path, number, code):
     child = started(subprocesses, tmp_path / "run")
     begin = time.monotonic()
@@ -55,6 +60,47 @@ def test_a_signal_saves_and_ends(subprocesses, tmp_path, number, code):
     assert found.facts["counters"]["step"] >= 3
     last = json.loads((tmp_path / "run" / "timing.jsonl").read_text().splitlines()[-1])
     assert last["end"] == found.facts["counters"]["step"]
+
+
+def test_under_nohup_a_closed_terminal_changes_nothing():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignals() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert stop.number == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_closed_terminal_saves_and_ends(tmp_path):
+    """Everything that is then written to it fails; a terminal of its own, because a shell's sends the signal itself."""
+    ours, its = pty.openpty()
+
+    def take_terminal():
+        os.setsid()
+        fcntl.ioctl(its, termios.TIOCSCTTY, 0)
+
+    words = [sys.executable, "-m", "paircaps", *command(tmp_path / "run", *LONG)]
+    process = subprocess.Popen(words, stdin=its, stdout=its, stderr=its, preexec_fn=take_terminal)
+    try:
+        os.close(its)
+        reader = threading.Thread(target=drain, args=(ours, metrics := tmp_path / "run" / "metrics.jsonl"), daemon=True)
+        reader.start()
+        reader.join(60)
+        assert size_of(metrics)
+        os.close(ours)
+        assert process.wait(20) == 128 + signal.SIGHUP
+    finally:
+        process.kill()
+        process.wait()
+    assert newest_checkpoint(tmp_path / "run" / "checkpoints")[0].facts["counters"]["step"] >= 3
+
+
+def drain(terminal, until):
+    """Read what is written to a terminal until a file has content."""
+    while not size_of(until):
+        with contextlib.suppress(BlockingIOError):
+            os.read(terminal, 1000)
 
 
 def test_signals_by_the_dozen_corrupt_nothing(subprocesses, tmp_path):
@@ -117,7 +163,7 @@ def test_a_long_operation_cannot_keep_a_stopped_process_alive():
 
 
 def test_a_disk_that_fills_up_while_a_row_is_written(tmp_path):
-    metrics = MetricsFile(tmp_path / "metrics.jsonl", 0)
+    metrics = MetricsFile(RunFolder(tmp_path), 0)
     metrics._file.close()
     metrics._file = Path("/dev/full").open("ab", buffering=0)  # noqa: SIM115
     with pytest.raises(TrainingError, match=r"metrics.jsonl: cannot write a row: No space left on device"):
@@ -170,6 +216,20 @@ def test_two_trainings_in_one_folder(subprocesses, tmp_path):
     second.wait_for(lambda: "going on from step" in second.said())
     second.send(signal.SIGTERM)
     assert second.wait(10) == 143
+
+
+def test_a_training_whose_lock_was_removed_writes_no_more(subprocesses, tmp_path):
+    """A second one then takes the folder; only one of them may go on."""
+    folder = tmp_path / "run"
+    subprocesses.run(*command(tmp_path / "whole", "--train.epochs", 20))
+    first = subprocesses.start(*command(folder, "--train.epochs", 20))
+    first.wait_for(lambda: size_of(folder / "metrics.jsonl"))
+    (folder / ".lock").unlink()
+    second = subprocesses.start(*command(folder, "--train.epochs", 20))
+    assert first.wait(60) == 1
+    assert f"{folder}: its lock, .lock, was removed while this training held it" in first.said()
+    assert second.wait(60) == 0, second.said()
+    assert results(folder) == results(tmp_path / "whole")
 
 
 def test_a_different_recipe_is_refused_and_the_difference_shown(subprocesses, tmp_path):

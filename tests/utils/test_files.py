@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,3 +49,29 @@ def test_a_full_disk_leaves_nothing_of_a_new_file(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         write_whole(tmp_path / "new", b"x")
     assert list(tmp_path.iterdir()) == []
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from paircaps._utils import files
+os.fsync = lambda _: (print("here", flush=True), signal.pause())
+files.write_whole(Path(sys.argv[1]), b"half")
+"""
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_and_what_a_living_one_writes_is_not(tmp_path):
+    path = tmp_path / "table4-a.png"
+    words = [sys.executable, "-c", KILLED, str(path)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        write_whole(path, b"one")
+        left = [other for other in tmp_path.iterdir() if other != path]
+        assert len(left) == 1, "it is still being written"
+        process.kill()
+        process.wait()
+    mine = tmp_path / ".table4-a.png.swp"
+    mine.write_text("not ours")
+    write_whole(path, b"two")
+    assert sorted(tmp_path.iterdir()) == [mine, path]
+    assert path.read_bytes() == b"two"

@@ -5,7 +5,7 @@ named beside them. Arguments are declared when their command is asked for, and t
 the words are parsed: help, a wrong command and shell completion import no PyTorch and answer at once.
 
 Exit codes: 0 done; 1 could not be done, and a sentence on standard error says why; 2 a wrong command line
-or recipe; 130 Ctrl-C; 143 SIGTERM.
+or recipe; 129 SIGHUP; 130 Ctrl-C; 143 SIGTERM.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import paircaps
 from paircaps._utils.extras import require_extra
@@ -136,7 +137,8 @@ def _missing_package(error: ModuleNotFoundError) -> str:
 
 
 def _fail(reason: str, code: int = 1) -> int:
-    print(f"paircaps: {reason}", file=sys.stderr)
+    with suppress(OSError):  # the terminal is closed, which is why the command ends
+        print(f"paircaps: {reason}", file=sys.stderr)
     return code
 
 

@@ -206,8 +206,9 @@ class CheckpointManager:
             return
         with self.processes.first_only() as first:
             if first and metrics is not None:
+                self.folder.require_held()
                 metrics.sync()
-                counters.metrics_bytes = metrics.length
+                counters.metrics_bytes, counters.metrics_sha256 = metrics.length, metrics.sha256
                 write_checkpoint(self.folder.checkpoints, counters.step, self.pack())
                 self._remove_old()
         self._saved = (counters.step, counters.evaluated)

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
@@ -25,7 +26,10 @@ from paircaps.layers.norms import CapsuleNorm, keep_statistics, scale_and_shift
 from paircaps.votes.fold_norm import Statistics
 
 PATIENCE = timedelta(minutes=10)
-"""Longest time that a process waits for the others; a dead one is noticed at once, because its connections close."""
+"""Longest time that a process waits for the others to start and to load their images; afterwards it is ``run.timeout``.
+
+A dead process is noticed at once, because its connections close; a cut link is noticed by the time alone.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,17 +41,25 @@ class Processes:
         world_size: number of processes.
         local_rank: number of this process among those of its machine.
         group: process group for CPU tensors; None with one process.
+        parent: process that started this one, if that was torchrun.
+        patient: process group whose members wait for each other longer; None with one process.
     """
 
     rank: int = 0
     world_size: int = 1
     local_rank: int = 0
     group: Any = None
+    parent: int | None = None
+    patient: Any = None
 
     @property
     def first(self) -> bool:
         """True on rank 0."""
         return self.rank == 0
+
+    def parent_is_lost(self) -> bool:
+        """True if torchrun has ended, killed for instance: nobody would end this process any more."""
+        return self.parent is not None and os.getppid() != self.parent
 
     def sum(self, values: Sequence[float]) -> list[float]:
         """Sum of each value over all processes."""
@@ -82,9 +94,17 @@ class Processes:
             dist.broadcast(data, 0, group=self.group)
         return data.numpy().tobytes()
 
+    def meet(self) -> None:
+        """Wait for all processes, with patience: until each has loaded its images, for instance."""
+        if self.world_size > 1:
+            dist.all_reduce(torch.zeros(1), group=self.patient)
+
     @contextmanager
-    def first_only(self) -> Iterator[bool]:
+    def first_only(self, patient: bool = False) -> Iterator[bool]:
         """Context manager for work of rank 0: the others wait for it, and raise an error if it fails.
+
+        Args:
+            patient: True for work that may take minutes.
 
         Yields:
             True on rank 0.
@@ -96,6 +116,8 @@ class Processes:
             error = raised
             raise
         finally:
+            if patient:
+                self.meet()
             failed = self.sum([error is not None])[0] if self.world_size > 1 else 0
             if failed and error is None:
                 raise TrainingError("another process could not go on; its message says why")
@@ -109,22 +131,30 @@ class Processes:
 
 
 @contextmanager
-def joined_processes(device_type: str) -> Iterator[Processes]:
+def joined_processes(device_type: str, timeout: float) -> Iterator[Processes]:
     """Connect the processes that torchrun started; without torchrun there is one process.
 
     Args:
         device_type: ``"cpu"``, ``"cuda"`` or ``"mps"``.
+        timeout: seconds that a process waits for the others, once all have started.
     """
     if "TORCHELASTIC_RUN_ID" not in os.environ:
         yield Processes()
         return
+    parent = os.getppid()
     backend = "cpu:gloo,cuda:nccl" if device_type == "cuda" else "gloo"
     if device_type == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    dist.init_process_group(backend, timeout=PATIENCE)
+    # machines differ in how long they take to import PyTorch: the time counts from when all are here
+    store, rank, world_size = next(rendezvous("env://", timeout=PATIENCE))
+    store.set(f"here/{rank}", "")
+    store.wait([f"here/{other}" for other in range(world_size)], PATIENCE)
+    wait = timedelta(seconds=timeout)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=wait)
     try:
-        group = dist.new_group(backend="gloo", timeout=PATIENCE)
-        yield Processes(dist.get_rank(), dist.get_world_size(), int(os.environ["LOCAL_RANK"]), group)
+        group = dist.new_group(backend="gloo", timeout=wait)
+        patient = dist.new_group(backend="gloo", timeout=PATIENCE)
+        yield Processes(rank, world_size, int(os.environ["LOCAL_RANK"]), group, parent, patient)
     finally:
         dist.destroy_process_group()
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import math
 import os
@@ -14,7 +15,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -54,7 +55,9 @@ class RunLog:
             events = folder.events if processes.first and tensorboard else None
             self._events = stack.enter_context(closing(TensorBoardEvents(events, counters.step)))
             if processes.first:
-                self.metrics = stack.enter_context(closing(MetricsFile(folder.metrics, counters.metrics_bytes)))
+                self.metrics = stack.enter_context(
+                    closing(MetricsFile(folder, counters.metrics_bytes, counters.metrics_sha256))
+                )
                 self._timing = stack.enter_context(closing(TimingFile(folder.timing)))
                 self._timing.add(
                     {"start": counters.step, "processes": processes.world_size, "machine": describe_machine()}
@@ -127,12 +130,13 @@ class _RowFile:
         self.path = path
         self._file = path.open("ab", buffering=0)  # unbuffered: closing it has nothing left to write
 
-    def add(self, row: Mapping[str, object]) -> None:
-        """Append a row."""
+    def add(self, row: Mapping[str, object]) -> bytes:
+        """Append a row, and return it as it was written."""
         line = (json.dumps(row) + "\n").encode()
         with self._translated_errors():
             if self._file.write(line) != len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return line
 
     @contextmanager
     def _translated_errors(self) -> Iterator[None]:
@@ -155,11 +159,13 @@ class MetricsFile(_RowFile):
     A resume cuts off the rows written after its checkpoint, so no row appears twice.
 
     Args:
-        path: of the file.
+        folder: folder of the run, locked.
         length: bytes to keep; the rest is cut off.
+        sha256: SHA-256 of the bytes to keep, if it is known.
     """
 
-    def __init__(self, path: Path, length: int) -> None:
+    def __init__(self, folder: RunFolder, length: int, sha256: str = "") -> None:
+        path, self._folder = folder.metrics, folder
         super().__init__(path)
         found = self._file.seek(0, os.SEEK_END)
         if found < length:
@@ -168,8 +174,29 @@ class MetricsFile(_RowFile):
                 f"{path}: has {found:,} bytes, {length:,} when the checkpoint was written: rows are missing. "
                 "Put the file back, or start over with --fresh or in another folder"
             )
+        with path.open("rb") as kept:
+            self._hash = hashlib.sha256(kept.read(length))
+        if sha256 and self.sha256 != sha256:
+            self._file.close()
+            raise TrainingError(
+                f"{path}: damaged or changed since the checkpoint was written: the SHA-256 of its first {length:,} "
+                f"bytes is {self.sha256}, and was {sha256}. Put the file back, or start over with --fresh or in "
+                "another folder"
+            )
         self._file.truncate(length)
         sync_folder(path.parent)
+
+    def add(self, row: Mapping[str, object]) -> bytes:
+        """Append a row, unless another training may have taken the folder."""
+        self._folder.require_held()
+        line = super().add(row)
+        self._hash.update(line)
+        return line
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the whole file."""
+        return self._hash.hexdigest()
 
     @property
     def length(self) -> int:
@@ -188,9 +215,9 @@ class TimingFile(_RowFile):
     It differs in every run.
     """
 
-    def add(self, row: Mapping[str, object]) -> None:
+    def add(self, row: Mapping[str, object]) -> bytes:
         """Append a row with the current time."""
-        super().add({"time": round(time.time(), 3), **row})
+        return super().add({"time": round(time.time(), 3), **row})
 
 
 class TensorBoardEvents:
@@ -267,7 +294,10 @@ class ProgressDisplay:
             self._bar.set_postfix_str(
                 f"loss {loss:.3f}, accuracy {100 * accuracy:.1f} %, {speed:,.0f} images/s", refresh=False
             )
-            self._bar.update()
+            try:
+                self._bar.update()
+            except OSError:  # the terminal has gone
+                self._quiet = True
 
     def print_step(self, step: int, loss: float, accuracy: float) -> None:
         """Print loss, accuracy, speed and time left as a line; nothing where there is a bar."""
@@ -288,10 +318,11 @@ class ProgressDisplay:
                 self._bar.write(text, file=self._stream)
             else:
                 print(text, file=self._stream, flush=True)
-        except BrokenPipeError:  # the reader of the pipe has gone; the training goes on in silence
+        except OSError:  # the reader of the pipe has gone, or the terminal; the training goes on in silence
             self._quiet = True
 
     def close(self) -> None:
         """Close the bar and leave it on the screen."""
         if self._bar is not None:
-            self._bar.close()
+            with suppress(OSError):
+                self._bar.close()

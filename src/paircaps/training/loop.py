@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from signal import SIGTERM
 from typing import Any
 
 import torch
@@ -107,7 +108,7 @@ def train(
 
     Raises:
         PaircapsError: if something is wrong that the user can change; the message says what.
-        Stopped: after SIGINT or SIGTERM; the state is saved.
+        Stopped: after SIGINT, SIGTERM or SIGHUP, or when torchrun is gone; the state is saved.
     """
     if not isinstance(recipe, Recipe):
         raise TypeError(f"recipe must be a Recipe, as load_recipe('glyphs') gives, got {recipe!r}")
@@ -119,12 +120,12 @@ def train(
         stack.enter_context(noting_plugins())
         stack.callback(torch.set_num_threads, torch.get_num_threads())  # a next training chooses among as many
         set_threads(recipe.run)
-        processes = stack.enter_context(joined_processes(device.type))
+        processes = stack.enter_context(joined_processes(device.type, recipe.run.timeout))
         folder = RunFolder(Path(out).expanduser())
         try:
             # rank 0 locks the folder until the end, and checks that it holds this run or none
             datasets = None
-            with processes.first_only() as first:
+            with processes.first_only(patient=True) as first:
                 if first:
                     folder = stack.enter_context(locked_folder(folder.path))
                     begun = None if fresh else folder.begun_recipe()
@@ -201,6 +202,7 @@ class Training:
 
         # images, and how many steps they make
         self.datasets = (datasets or load_datasets(recipe.data)).to(device)
+        processes.meet()
         self.loader = training_loader(recipe, self.datasets, processes)
         images, batch_size = len(self.datasets.train), recipe.train.decided_batch_size
         self.steps_per_epoch = steps_per_epoch(images, batch_size)
@@ -275,7 +277,7 @@ class Training:
 
         # step
         try:
-            sums, gradient, signal = self.stepper(batch, self.images_per_step, share, self.stop.number)
+            sums, gradient, signal = self.stepper(batch, self.images_per_step, share, self._signal())
         except NotFinite as error:
             raise self._save_failure(error, epoch, place) from None
         counters.step += 1
@@ -340,6 +342,7 @@ class Training:
         }
         with self.processes.first_only() as first:
             if first and self.log.metrics is not None:
+                self.folder.require_held()
                 self.log.metrics.sync()
                 save_model(self.folder.path, self.evaluator.objective.network, trained)
         self.log.log_end()
@@ -350,6 +353,13 @@ class Training:
     def _checkpoint_is_due(self) -> bool:
         step = self.state.counters.step
         return step % self.recipe.run.checkpoint_every == 0 and self.checkpoints.saved_step != step
+
+    def _signal(self) -> int:
+        """Number of the signal that this process received; 0 for none. The end of torchrun counts as SIGTERM."""
+        if not self.stop.number and self.processes.parent_is_lost():
+            warnings.warn("torchrun, which started this process, has ended", stacklevel=2)
+            return SIGTERM
+        return self.stop.number
 
     def _save_and_stop(self, signal: int) -> None:
         self.checkpoints.save(self.log.metrics)

@@ -409,6 +409,8 @@ class Run:
         checkpoint_every: steps between two checkpoints; there is one after every validation too.
         keep: number of newest checkpoints that are kept, besides the best one.
         tensorboard: whether TensorBoard events are written too (needs the extra paircaps[tensorboard]).
+        timeout: seconds that one of several processes waits for the others in a step, a validation or a checkpoint
+            before all stop; to start, and to load images, they have ten minutes.
     """
 
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
@@ -416,6 +418,7 @@ class Run:
     checkpoint_every: int = 500
     keep: int = 2
     tensorboard: bool = False
+    timeout: float = 60.0
 
     def __post_init__(self) -> None:
         if self.threads != "auto":
@@ -423,6 +426,7 @@ class Run:
             require_within("threads", self.threads, 0, 512)
         require_positive(checkpoint_every=self.checkpoint_every)
         require_within("keep", self.keep, 2, 1000)  # a second one in case the newest is damaged
+        require_within("timeout", self.timeout, 1, 86_400)
 
     @property
     def chooses_threads(self) -> bool:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paircaps._utils.extras import extra_imports
+from paircaps._utils.files import is_partial
 from paircaps.errors import FolderBusyError, RecipeError, TrainingError
 from paircaps.model_files import METADATA as MODEL_METADATA
 from paircaps.model_files import WEIGHTS as MODEL_WEIGHTS
@@ -37,9 +38,11 @@ class RunFolder:
 
     Args:
         path: where the run is.
+        lock: device and inode of the lock that this process holds; None if it only reads.
     """
 
     path: Path
+    lock: tuple[int, int] | None = None
 
     @property
     def config(self) -> Path:
@@ -85,6 +88,14 @@ class RunFolder:
         """Everything that a run writes, except its lock."""
         files = (self.model, self.path / MODEL_WEIGHTS, self.metrics, self.timing, self.skipped)
         return (*files, self.events, self.failure, self.checkpoints, self.config)
+
+    def require_held(self) -> None:
+        """Raise a TrainingError if the lock was removed or replaced: another training may be writing here by now."""
+        if self.lock is not None and _identity(self.path / _LOCK) != self.lock:
+            raise TrainingError(
+                f"{self.path}: its lock, {_LOCK}, was removed while this training held it, so another may be writing "
+                "to the folder. This one stops; checkpoints are as they were"
+            )
 
     def is_begun(self) -> bool:
         """True if a run began here: a recipe alone, refused before the first step, may be replaced by another."""
@@ -138,13 +149,24 @@ def locked_folder(path: Path) -> Iterator[RunFolder]:
         raise TrainingError(f"{path}: is a file; --out takes a folder") from None
     except OSError as error:
         raise TrainingError(f"{path}: cannot write to this folder: {error.strerror or error}") from None
+    held = _identity(path / _LOCK)
     try:
         with contextlib.suppress(OSError):  # only for the message of a second training
             (path / _OWNER).write_text(f"process {os.getpid()} on {socket.gethostname()}")
-        yield RunFolder(path)
+        yield RunFolder(path, held)
     finally:
-        (path / _OWNER).unlink(missing_ok=True)
+        if _identity(path / _LOCK) == held:  # else the note is another training's
+            (path / _OWNER).unlink(missing_ok=True)
         lock.release()  # its file stays: removing it would race with the next training
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """Device and inode of a file, which no other file has while it is open; zeros if it is gone."""
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0
+    return status.st_dev, status.st_ino
 
 
 def _owner(path: Path) -> str:
@@ -156,9 +178,9 @@ def _owner(path: Path) -> str:
 
 def remove_partial(folder: RunFolder) -> None:
     """Remove temporary files that a killed process left."""
-    names = "|".join(re.escape(path.name) for path in folder.everything())
+    names = [path.name for path in folder.everything()]
     for path in folder.path.iterdir():
-        if re.fullmatch(rf"\.({names})\.\d+\.[0-9a-f]{{8}}", path.name):
+        if any(is_partial(path.name, name) for name in names):
             path.unlink(missing_ok=True)
 
 

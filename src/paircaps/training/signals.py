@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: the training loop finishes its step and saves a checkpoint before the process ends."""
+"""SIGINT, SIGTERM and SIGHUP: the training loop finishes its step and saves a checkpoint before the process ends."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from paircaps.errors import Stopped
 
 __all__ = ["PATIENCE", "StopSignals", "Stopped"]
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = tuple(signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 PATIENCE = 8.0
 """Seconds after a signal until the process ends in any case: a step of a large network can take longer."""
 
 
 class StopSignals:
-    """Context manager that stores the first SIGINT or SIGTERM in ``number``; later ones change nothing.
+    """Context manager that stores the first SIGINT, SIGTERM or SIGHUP in ``number``; later ones change nothing.
+
+    SIGHUP is what a closed terminal sends; under ``nohup`` it stays ignored.
 
     Python runs a signal's handler only between two of its own instructions, and a backward pass is one instruction,
     however long. So a thread listens too, on a socket that the operating system writes to at once, and ends the process
@@ -44,6 +46,8 @@ class StopSignals:
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
         for number in _SIGNALS:
+            if number.name == "SIGHUP" and signal.getsignal(number) == signal.SIG_IGN:
+                continue
             self._before[number] = signal.signal(number, self._store)
         return self
 

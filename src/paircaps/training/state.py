@@ -65,6 +65,7 @@ class Counters:
         scale: factor of the loss under fp16.
         good_steps: steps since the scale changed.
         metrics_bytes: length of ``metrics.jsonl`` in bytes.
+        metrics_sha256: SHA-256 of so many bytes of it; empty in checkpoints of earlier versions.
     """
 
     step: int = 0
@@ -76,6 +77,7 @@ class Counters:
     scale: float = 1.0
     good_steps: int = 0
     metrics_bytes: int = 0
+    metrics_sha256: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Counters by name, for JSON."""

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from reference.formats import write, write_mnist, write_smallnorb, zip_bytes
 
 from paircaps.data import DataError, load_dataset, registry
 from paircaps.data.files import download as fetching
-from paircaps.data.files.download import fetch, final_address
+from paircaps.data.files.download import fetch
 from paircaps.data.files.locate import data_folders, find, find_file, locate, require_published, user_cache
 from paircaps.data.metadata import DataFile
 from paircaps.data.registry import all_metadata, require_metadata
@@ -124,8 +125,8 @@ def test_a_failed_download_says_what_to_fetch_by_hand_and_where_to_put_it(server
         fetch(SVHN, file_at(server, "/gone", "/wrong"), tmp_path)
     message = str(caught.value)
     assert "404" in message
-    assert "what came has another checksum" in message
-    md5 = hashlib.md5(CONTENT).hexdigest()
+    md5, other = hashlib.md5(CONTENT).hexdigest(), hashlib.md5(b"something else").hexdigest()
+    assert f"/wrong: what came is another file: 14 bytes with md5 {other}, that of file.bin is {md5}" in message
     assert f"\n    {server.url}/gone: 404" in message
     assert f"fetch it by hand (md5 {md5}) and put it at {tmp_path}/svhn/file.bin" in message
     assert left_behind(tmp_path) == []
@@ -163,21 +164,23 @@ def test_an_answer_larger_than_the_file_is_cut_off(server, tmp_path):
 def test_ctrl_c_leaves_nothing(server, tmp_path, monkeypatch):
     server.pages["/a"] = CONTENT
 
-    def interrupt(self, data):
+    def interrupted(url):
+        yield CONTENT[:100]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fetching._Capped, "write", interrupt)
+    monkeypatch.setattr(fetching, "_chunks", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fetch(SVHN, file_at(server, "/a"), tmp_path)
     assert left_behind(tmp_path) == []
 
 
-def test_redirects_are_followed(server):
-    server.pages |= {"/a": (302, {"Location": "/b"}), "/b": (301, {"Location": server.url + "/c"}), "/c": b"here"}
-    assert final_address(server.url + "/a") == server.url + "/c"
+def test_redirects_are_followed_and_every_address_is_asked_once(server, tmp_path):
+    server.pages |= {"/a": (302, {"Location": "/b"}), "/b": (301, {"Location": server.url + "/c"}), "/c": CONTENT}
+    assert fetch(SVHN, file_at(server, "/a"), tmp_path).read_bytes() == CONTENT
+    assert server.asked == ["/a", "/b", "/c"]
     server.pages["/loop"] = (302, {"Location": "/loop"})
     with pytest.raises(DataError, match="more than 5 redirects"):
-        final_address(server.url + "/loop")
+        fetch(SVHN, file_at(server, "/loop"), tmp_path / "loop")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +193,7 @@ def test_redirects_are_followed(server):
         ("http", "file:///etc/passwd"),
     ],
 )
-def test_an_address_never_leads_to_a_weaker_scheme(monkeypatch, source, target):
+def test_an_address_never_leads_to_a_weaker_scheme(tmp_path, monkeypatch, source, target):
     def answer(url, **_):
         response = requests.Response()
         response.status_code, response.headers["location"] = 302, target
@@ -200,25 +203,56 @@ def test_an_address_never_leads_to_a_weaker_scheme(monkeypatch, source, target):
 
     monkeypatch.setattr(requests, "get", answer)
     with pytest.raises(DataError, match=f"leads from {source} to {target.split(':')[0]}"):
-        final_address(f"{source}://example.org/file")
+        fetch(SVHN, DataFile("file.bin", md5="0" * 32, urls=(f"{source}://example.org/file",)), tmp_path)
 
 
-def test_the_download_itself_follows_no_redirect(server, tmp_path):
-    """The address is looked up first; should the server then answer otherwise, what it says is not believed."""
-    answers = [b"", (302, {"Location": "/elsewhere"})]
+def drip(*, headers_too):
+    """An answer that comes byte by byte, of which each is in time."""
 
-    def changing(handler):
-        page = answers.pop(0)
-        handler.send_response(200 if page == b"" else page[0])
-        if page != b"":
-            handler.send_header("Location", "/elsewhere")
-        handler.send_header("Content-Length", "0")
-        handler.end_headers()
+    def answer(handler):
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(CONTENT)}\r\n\r\n".encode()
+        with suppress(OSError):
+            if not headers_too:
+                handler.wfile.write(head)
+            for byte in (head if headers_too else b"") + CONTENT[:200]:
+                handler.wfile.write(bytes([byte]))
+                time.sleep(0.1)
 
-    server.pages |= {"/a": changing, "/elsewhere": CONTENT}
-    with pytest.raises(DataError, match="another checksum"):
-        fetch(SVHN, file_at(server, "/a"), tmp_path)
-    assert "/elsewhere" not in server.asked
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("headers_too", "said"), [(False, "sent less than 64 KB in 0.5 s"), (True, "has not begun to answer within 1 s")]
+)
+def test_a_server_that_sends_too_slowly_is_left_for_the_next(server, tmp_path, monkeypatch, headers_too, said):
+    monkeypatch.setattr(fetching, "_TIMEOUT", 0.5)
+    server.pages |= {"/slow": drip(headers_too=headers_too), "/good": CONTENT}
+    begin = time.monotonic()
+    assert fetch(SVHN, file_at(server, "/slow", "/good"), tmp_path).read_bytes() == CONTENT
+    assert time.monotonic() - begin < 8  # two hundred bytes would take twenty seconds
+    with pytest.raises(DataError, match=f"/slow: {said}"):
+        fetch(SVHN, file_at(server, "/slow"), tmp_path / "other")
+    assert left_behind(tmp_path / "other") == []
+
+
+def test_a_killed_download_is_cleared_away_by_the_next(server, tmp_path):
+    server.pages["/a"] = drip(headers_too=False)
+    process = run_fetch(server, tmp_path)
+    while len(left_behind(tmp_path)) < 2:  # the lock, and what has come so far
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    server.pages["/a"] = CONTENT
+    fetch(SVHN, file_at(server, "/a"), tmp_path)
+    assert left_behind(tmp_path) == ["file.bin"]
+
+
+def test_a_failed_download_leaves_no_folders_that_it_made(server, tmp_path):
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(DataError):
+        fetch(SVHN, file_at(server, "/gone"), tmp_path / "mine" / "new" / "newer")
+    assert list(tmp_path.rglob("*")) == [tmp_path / "mine"]
 
 
 FETCH = """
@@ -242,7 +276,7 @@ def test_processes_that_ask_at_once_fetch_once(server, tmp_path):
     processes = [run_fetch(server, tmp_path) for _ in range(3)]
     outputs = [process.communicate() for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], outputs
-    assert len(server.asked) == 2  # the look-up of the address, and the file
+    assert len(server.asked) == 1
     assert (tmp_path / "svhn" / "file.bin").read_bytes() == CONTENT
 
 
