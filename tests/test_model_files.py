@@ -88,6 +88,9 @@ def test_damaged_weights_are_refused(saved, change):
     refused(folder, "checksum")
 
 
+HUGE_BACKGROUND = {"fit": "pad", "background": 10**400, "invert": "never"}
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -103,6 +106,16 @@ def test_damaged_weights_are_refused(saved, change):
         ({"arguments": {"num_classes": 3, "evil": 1}}, "no option 'evil'"),
         ({"decoder": "none"}, "not the weights of this model"),
         ({"decoder": 5}, "decoder must be one of"),
+        ({"labels_per_image": 11}, "labels_per_image must be at most the number of classes, 3, got 11"),
+        ({"preparation": {"size": [20, 20], "crop": [20, 20], "standardise": True}}, "images of (20, 20) for a model"),
+        ({"preparation": {"size": [30_000] * 2, "crop": [16, 16], "standardise": True}}, "30000×30000 is too large"),
+        (
+            {"preparation": {"size": [20, 20], "crop": [16, 16], "standardise": True, "fitting": HUGE_BACKGROUND}},
+            "no model that",
+        ),
+        ({"arguments": {"num_classes": 3, "image_size": 16, "norm_momentum": 10**400}}, "no model that"),
+        ({"arguments": {"num_classes": 3, "image_size": 10**30}}, "no model that"),
+        ({"arguments": {"num_classes": 3, "image_size": 16, "blocks": [10**9, 1, 1]}}, "a larger network"),
     ],
 )
 def test_other_facts_are_refused(saved, change, words):

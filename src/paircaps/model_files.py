@@ -323,7 +323,7 @@ def _spec(metadata: dict[str, Any], path: Path) -> NetworkSpec:
         )
     except KeyError as error:
         raise ModelFileError(f"{path}: damaged: {error.args[0]!r} is missing") from None
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise _cannot_build(path, error) from None
 
 
