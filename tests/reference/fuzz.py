@@ -98,8 +98,18 @@ def load_model(path):
 
 VALUES = [None, True, False, 0, 1, -1, 2, 11, 4000, 30_000, 2**31, 2**63, 10**30, 1e-9, 1e308, float("nan")]
 VALUES += ["", "a", "auto", "em", "x" * 1000, "\x1b[2J\n", [], {}, [0], [1, 1], [20, 20], [30_000] * 2, [[1]], {"a": 1}]
-VALUES += [10**400]
-VALUES += ["fast-pool", "capsnet", "resnet-caps", [1_000_000, 1, 1], "none", "deconv", [2**40, 2**40], -(10**30), [None]]
+VALUES += [10**400, [None]]
+VALUES += [
+    "fast-pool",
+    "capsnet",
+    "resnet-caps",
+    [1_000_000, 1, 1],
+    "none",
+    "deconv",
+    [2**40, 2**40],
+    -(10**30),
+    [None],
+]
 OPTIONS = ["transform", "votes", "stem", "streaming", "vote_norm", "primary_norm", "filters", "blocks", "head_width"]
 OPTIONS += ["certainty", "fitting", "iterations", "epsilon"]
 
