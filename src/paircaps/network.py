@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from paircaps._utils.checks import require_bool, require_choice, require_positive, require_sizes
 from paircaps._utils.images import as_float, middle, standardise
+from paircaps._utils.words import visible
 from paircaps.errors import DataError
 from paircaps.functional import Capsules
 from paircaps.models import DeconvDecoder, DenseDecoder, ImageModel, create_model
@@ -161,7 +162,10 @@ class Prediction:
         return self.activations[self.label]
 
     def __str__(self) -> str:
-        return " and ".join(f"{label} ({100 * self.certainties[label]:.1f} %)" for label in self.labels) or self.error
+        return (
+            " and ".join(f"{visible(label)} ({100 * self.certainties[label]:.1f} %)" for label in self.labels)
+            or self.error
+        )
 
 
 class Network(nn.Module):
