@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import torch
 from torch import Tensor
@@ -92,7 +92,9 @@ def _stored_tensor(name: str, entry: object, offset: int) -> StoredTensor:
     """Tensor of an entry of the header; the places of tensors are counted from ``offset``."""
     if not isinstance(entry, dict):
         raise ValueError(f"the header's entry of {name!r} is no table")
-    kind, shape, place = (entry.get(key) for key in ("dtype", "shape", "data_offsets"))
+    kind = entry.get("dtype")
+    shape: Any = entry.get("shape")
+    place: Any = entry.get("data_offsets")
     if not isinstance(kind, str) or kind not in _DTYPES:
         raise ValueError(f"{name!r} has values of kind {kind!r}, which are not read")
     if not _is_sizes(shape) or not _is_sizes(place) or len(place) != 2:
@@ -127,8 +129,8 @@ def read_tensor(file: BinaryIO, stored: StoredTensor, target: Tensor) -> None:
     values = target.detach() if direct else torch.empty(stored.shape, dtype=stored.dtype, device="cpu")
     if stored.nbytes:
         file.seek(stored.start)
-        content = memoryview(values.reshape(-1).view(torch.uint8).numpy())
-        if file.readinto(content) != stored.nbytes:  # pyright: ignore[reportAttributeAccessIssue]
+        stream: Any = file  # BinaryIO does not name readinto
+        if stream.readinto(values.reshape(-1).view(torch.uint8).numpy()) != stored.nbytes:
             raise ValueError("the file has become shorter while it was read")
     if not direct:
         with torch.no_grad():

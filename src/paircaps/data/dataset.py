@@ -196,7 +196,7 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
         channels, height, width = self.shape
         note = f", {visible(self.info.note)}" if self.info.note else ""
         return (
-            f"<{visible(self.info.name)} {visible(self.info.split)}: {len(self):,} images of {height}×{width}×{channels}, "
+            f"<{visible(f'{self.info.name} {self.info.split}')}: {len(self):,} images of {height}×{width}×{channels}, "
             f"{len(self.classes)} classes{note}>"
         )
 
