@@ -4,6 +4,11 @@ import hashlib
 import json
 import os
 import pickle
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +16,7 @@ import torch
 import paircaps
 from paircaps.errors import ModelFileError
 from paircaps.model_files import load_without_weights, save_model
+from paircaps.models import ImageModel
 from paircaps.network import Network, NetworkSpec, Preparation
 
 
@@ -82,6 +88,9 @@ def test_damaged_weights_are_refused(saved, change):
     refused(folder, "checksum")
 
 
+HUGE_BACKGROUND = {"fit": "pad", "background": 10**400, "invert": "never"}
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -97,6 +106,16 @@ def test_damaged_weights_are_refused(saved, change):
         ({"arguments": {"num_classes": 3, "evil": 1}}, "no option 'evil'"),
         ({"decoder": "none"}, "not the weights of this model"),
         ({"decoder": 5}, "decoder must be one of"),
+        ({"labels_per_image": 11}, "labels_per_image must be at most the number of classes, 3, got 11"),
+        ({"preparation": {"size": [20, 20], "crop": [20, 20], "standardise": True}}, "images of (20, 20) for a model"),
+        ({"preparation": {"size": [30_000] * 2, "crop": [16, 16], "standardise": True}}, "30000×30000 is too large"),
+        (
+            {"preparation": {"size": [20, 20], "crop": [16, 16], "standardise": True, "fitting": HUGE_BACKGROUND}},
+            "no model that",
+        ),
+        ({"arguments": {"num_classes": 3, "image_size": 16, "norm_momentum": 10**400}}, "no model that"),
+        ({"arguments": {"num_classes": 3, "image_size": 10**30}}, "no model that"),
+        ({"arguments": {"num_classes": 3, "image_size": 16, "blocks": [10**9, 1, 1]}}, "a larger network"),
     ],
 )
 def test_other_facts_are_refused(saved, change, words):
@@ -164,3 +183,188 @@ def test_models_are_found_one_by_one_or_in_the_order_they_were_trained(tmp_path)
         paircaps.load(tmp_path / "begun")
     with pytest.raises(ModelFileError, match="no such folder"):
         find_models([tmp_path / "nowhere"])
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+PEAKS = """
+import json, re, sys
+from pathlib import Path
+import paircaps, paircaps.errors
+
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024
+
+paircaps.load(sys.argv[1])  # everything is imported
+for folder in sys.argv[2:]:
+    before = peak()
+    try:
+        paircaps.load(folder)
+        said = ""
+    except paircaps.errors.PaircapsError as error:
+        said = str(error)
+    print(json.dumps([peak() - before, said]))
+"""
+on_linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is measured by Linux's means")
+
+
+def peaks_of_loading(small, *folders):
+    """Megabytes that loading takes at most beyond what the process has, and what it says, for each folder."""
+    run = subprocess.run([sys.executable, "-c", PEAKS, small, *folders], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+GIANTS = {
+    "image": {"image_size": 4000},
+    "deep": {"blocks": [1_000_000, 1, 1]},
+    "wide": {"widths": [16, 16, 40_000]},
+    "poses": {"pose_dim": 1 << 14},
+}
+
+
+@on_linux
+def test_a_description_of_a_giant_takes_no_memory(saved, tmp_path):
+    folder, _ = saved
+    for name, change in GIANTS.items():
+        giant = shutil.copytree(folder, tmp_path / "giants" / name, ignore=shutil.ignore_patterns("giants"))
+        facts = json.loads((giant / "model.json").read_text())
+        facts["arguments"] |= change
+        if name == "image":
+            facts["preparation"] |= {"size": [4000, 4000], "crop": [4000, 4000]}
+        (giant / "model.json").write_text(json.dumps(facts))
+    giants = [tmp_path / "giants" / name for name in GIANTS]
+    for giant, (peak, said) in zip(giants, peaks_of_loading(folder, *giants), strict=True):
+        assert str(giant) in said
+        assert peak < 100
+
+
+@on_linux
+def test_loading_takes_the_size_of_the_file_and_little_more(saved, tmp_path):
+    folder, _ = saved
+    large = tmp_path / "large"
+    large.mkdir()
+    arguments = {"num_classes": 3, "image_size": 56, "filters": 64, "groups": 32, "pose_dim": 96}
+    spec = NetworkSpec("capsnet", arguments, ("a", "b", "c"), Preparation((56, 56), (56, 56)))
+    save_model(large, Network(spec), {})
+    size = (large / "model.safetensors").stat().st_size / 2**20
+    assert size > 100
+    [(peak, said)] = peaks_of_loading(folder, large)
+    assert said == ""
+    assert peak < size + 100
+    assert peak < 1.5 * size
+
+
+# --- the same bits ---------------------------------------------------------------------------------------------------
+
+
+def with_other_values(network):
+    """The network with values, running statistics too, that no constructor gives."""
+    generator = torch.Generator().manual_seed(5)
+    for name, value in network.state_dict().items():
+        if value.is_floating_point():
+            random = torch.rand(value.shape, generator=generator)
+            value.copy_(1 + random if "running_var" in name else 0.1 * (random - 0.5))
+        else:
+            value.fill_(7)
+    return network.eval()
+
+
+def everything(network):
+    """All that a module has beside its state: settings, such as momenta and sizes, by module and name."""
+    kinds = (int, float, str, bool, tuple, type(None))
+    return {
+        (name, key): value
+        for name, module in network.named_modules()
+        for key, value in vars(module).items()
+        if isinstance(value, kinds)
+    }
+
+
+@pytest.mark.parametrize("routing", paircaps.list_routings())
+@pytest.mark.parametrize("model", paircaps.list_models())
+def test_every_network_comes_back_bit_for_bit(tmp_path, model, routing):
+    decoder = "deconv" if routing == "fm" else "dense"
+    arguments = {"num_classes": 3, "in_channels": 1, "image_size": 20, "routing": routing, "norm_momentum": 0.3}
+    spec = NetworkSpec(model, arguments, ("a", "b", "c"), Preparation((20, 20), (20, 20)), decoder)
+    network = with_other_values(Network(spec))
+    save_model(tmp_path, network, {})
+    loaded = paircaps.load(tmp_path)
+    state = network.state_dict()
+    assert list(loaded.state_dict()) == list(state)
+    for name, value in loaded.state_dict().items():
+        assert value.dtype == state[name].dtype
+        assert value.stride() == state[name].stride()
+        assert torch.equal(value, state[name]), name
+    assert everything(loaded) == everything(network)
+    needs = {name: value.requires_grad for name, value in network.named_parameters()}
+    assert {name: value.requires_grad for name, value in loaded.named_parameters()} == needs
+    images = torch.rand(3, 1, 20, 20, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        assert all(map(torch.equal, loaded(images), network(images)))
+        assert torch.equal(loaded.reconstruct(images), network.reconstruct(images))
+
+
+class OddModel(ImageModel):
+    """A model whose constructor needs values, and keeps some that are not saved."""
+
+    def __init__(self, num_classes=3, in_channels=1, image_size=16, routing="fm", *, needs_values=True, width=4):
+        super().__init__(num_classes, in_channels, image_size, 1)
+        self.pose_dim = width
+        self.features = torch.nn.Linear(in_channels * self.image_size[0] * self.image_size[1], width)
+        self.classify = torch.nn.Linear(width, num_classes)
+        self.register_buffer("scale", torch.linspace(1, 2, width), persistent=False)
+        self.offset = torch.tensor([0.5])
+        self.tied = self.classify
+        if needs_values:
+            self.shift = float(torch.arange(4.0).sum().item())
+        else:
+            self.shift = 6.0
+
+    def capsules(self, images):
+        features = self.features(images.flatten(1)) * self.scale + self.offset + self.shift
+        pose = features.unsqueeze(-2).expand(-1, self.num_classes, -1)
+        return paircaps.Capsules(pose, pose, self.tied(features))
+
+
+@pytest.fixture
+def odd(monkeypatch, tmp_path):
+    from paircaps.models.registry import _MODELS, register_model
+
+    monkeypatch.setattr(_MODELS, "_factories", dict(_MODELS._factories))
+    register_model("odd", OddModel)
+
+    def save(**options):
+        arguments = {"num_classes": 3, "in_channels": 1, "image_size": 16, **options}
+        network = Network(NetworkSpec("odd", arguments, ("a", "b", "c"), Preparation((16, 16), (16, 16)))).eval()
+        save_model(tmp_path, network, {})
+        return tmp_path, network
+
+    return save
+
+
+@pytest.mark.parametrize("needs_values", [True, False])
+def test_a_model_of_a_plug_in_keeps_what_its_constructor_computes(odd, needs_values):
+    folder, network = odd(needs_values=needs_values)
+    images = torch.rand(2, 1, 16, 16)
+    assert torch.equal(paircaps.load(folder)(images).activation, network(images).activation)
+
+
+@pytest.mark.parametrize("needs_values", [True, False])
+def test_a_giant_of_a_plug_in_is_refused_before_it_has_memory(odd, needs_values):
+    folder, _ = odd(needs_values=needs_values)
+    path = folder / "model.json"
+    facts = json.loads(path.read_text())
+    facts["arguments"]["width"] = 100_000_000
+    path.write_text(json.dumps(facts))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    refused(folder)
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024 < 500
+
+
+def test_half_precision_comes_back_as_the_model_has_it(saved):
+    folder, network = saved
+    save_model(folder, network.half(), {})
+    loaded = paircaps.load(folder)
+    assert loaded.model.layers[0].votes.weight.dtype == torch.float32
+    assert torch.equal(loaded.model.layers[0].votes.weight, network.model.layers[0].votes.weight.float())

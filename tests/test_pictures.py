@@ -8,7 +8,7 @@ from PIL import Image
 
 from paircaps import pictures
 from paircaps.errors import DataError
-from paircaps.pictures import decode_picture
+from paircaps.pictures import decode_picture, find_pictures
 
 
 def as_file(picture, kind="PNG", **options):
@@ -100,3 +100,27 @@ def test_a_photograph_costs_what_is_left_of_it():
 def test_a_picture_can_be_too_long():
     with pytest.raises(DataError, match=r"1×40000 is too long here, a side has 32,768 pixels at most"):
         decode_picture(as_file(Image.new("L", (1, 40_000))), "x", 28, max_memory=1 << 30)
+
+
+class Endless(io.RawIOBase):
+    """Standard input without an end, as of ``< /dev/zero``, that counts what is read of it."""
+
+    read_of_it = 0
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        assert self.read_of_it < 10 << 20, "it is read without bound"
+        self.read_of_it += len(buffer)
+        return len(buffer)
+
+
+def test_standard_input_without_end_is_refused(monkeypatch):
+    monkeypatch.setattr("paircaps.pictures._FILE_MOST", 1 << 20)
+    endless = Endless()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BufferedReader(endless)))
+    [source] = find_pictures(["-"])
+    with pytest.raises(DataError, match="standard input: more bytes than a picture has, 1,048,576 at most"):
+        source.read()
+    assert endless.read_of_it < 2 << 20

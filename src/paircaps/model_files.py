@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
-from torch import Tensor
+from torch import Tensor, nn
 
-from paircaps._utils.files import write_whole
+from paircaps._utils.bounded_build import TooLargeError, bounded_build, shapes_only
+from paircaps._utils.files import file_size, write_whole
 from paircaps._utils.plugins import is_imported, used_plugins
-from paircaps.errors import ModelFileError
+from paircaps._utils.tensor_files import StoredTensor, read_header, read_tensor
+from paircaps.errors import DataError, ModelFileError
 from paircaps.network import Network, NetworkSpec, Preparation
 from paircaps.pictures import Fitting
 
@@ -33,10 +34,18 @@ __all__ = [
 
 WEIGHTS, METADATA = "model.safetensors", "model.json"
 FORMAT, VERSION = "paircaps-model", 1
-_MOST_METADATA_BYTES = 16 << 20
+_MOST_METADATA_BYTES = 2 << 20
+"""Bytes of ``model.json``; parsed, JSON takes up to thirty times as many."""
+
 _MOST_NAMED = 20
 _DEMO = "paircaps-demo"
 """Folder of the networks that ``paircaps demo`` trains, which many pages take for granted."""
+
+_MOST_PARTS = 20_000
+"""Layers and tensors of a network whose weights are not looked at."""
+
+_BESIDE_FILE = 32 << 20
+"""Bytes that a network may have beside the tensors of its file, such as buffers that are not saved."""
 
 
 def save_model(folder: Path, network: Network, trained: Mapping[str, object]) -> None:
@@ -131,15 +140,109 @@ def load(folder: Path | str, device: torch.device | str = "cpu") -> Network:
     """
     folder = Path(folder).expanduser()
     metadata = read_metadata(folder)
-    content = _read(folder / WEIGHTS)
-    if hashlib.sha256(content).hexdigest() != metadata["sha256"]:
-        raise ModelFileError(f"{folder / WEIGHTS}: damaged: its checksum is not the one in {METADATA}")
-    network = _build(metadata, folder / METADATA)
+    spec = _spec(metadata, folder / METADATA)
+    with _opened_weights(folder / WEIGHTS, metadata["sha256"]) as (file, stored):
+        network = _build_to_fit(spec, stored, folder)
+        _fill(network, file, stored)
+    return (network if torch.device(device).type == "cpu" else network.to(device)).eval()
+
+
+@contextmanager
+def _opened_weights(path: Path, checksum: str) -> Iterator[tuple[BinaryIO, dict[str, StoredTensor]]]:
+    """The file of weights, whose checksum was verified, and its header; errors of reading it name it."""
     try:
-        network.load_state_dict(tensors_from_bytes(content))
-    except (SafetensorError, RuntimeError) as error:
-        raise ModelFileError(f"{folder / WEIGHTS}: not the weights of this model: {_first_line(error)}") from None
-    return network.to(device).eval()
+        size = file_size(path)
+        with path.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != checksum:
+                raise ModelFileError(f"{path}: damaged: its checksum is not the one in {METADATA}")
+            yield file, read_header(file, size)
+    except OSError as error:
+        raise ModelFileError(f"{path}: cannot read: {error.strerror or error}") from None
+    except DataError as error:
+        raise ModelFileError(str(error)) from None
+    except (ValueError, RuntimeError) as error:
+        raise ModelFileError(f"{path}: not the weights of this model: {_first_line(error)}") from None
+
+
+def _build_to_fit(spec: NetworkSpec, stored: Mapping[str, StoredTensor], folder: Path) -> Network:
+    """Build the network that a file's tensors belong to; nothing is allocated before names and shapes are compared.
+
+    Networks of this package and of PyTorch's layers are built once, as shapes, and then given memory. Those with layers
+    of a plug-in, whose constructors may compute values that are not saved, are built a second time in earnest.
+    """
+    most_parts = 1000 + 16 * len(stored)  # a constructor may build layers that it does not keep
+    most_bytes = _BESIDE_FILE + sum(tensor.values * max(4, tensor.dtype.itemsize) for tensor in stored.values())
+    shapes = None
+    try:
+        with bounded_build(most_parts, most_bytes), shapes_only():
+            shapes = Network(spec)
+    except TooLargeError as error:
+        raise _too_large(folder, error) from None
+    except Exception:  # a plug-in's constructor may need values, which shapes have not; other errors come again
+        pass
+    if shapes is not None:
+        _require_same_tensors(shapes, stored)
+        if _is_described_by_state(shapes):
+            # as to_empty, whose first call takes half a second of imports
+            return shapes._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype))
+    try:
+        with bounded_build(most_parts, most_bytes):
+            network = _network(spec, folder / METADATA)
+    except TooLargeError as error:
+        raise _too_large(folder, error) from None
+    _require_same_tensors(network, stored)
+    return network
+
+
+def _too_large(folder: Path, error: TooLargeError) -> ModelFileError:
+    return ModelFileError(
+        f"{folder / METADATA}: describes a larger network than {WEIGHTS} has the weights of: it has {error}"
+    )
+
+
+def _require_same_tensors(network: Network, stored: Mapping[str, StoredTensor]) -> None:
+    """Raise a ValueError unless a file has all tensors of a network and no others, of the same shapes and kinds."""
+    if _has_own_loading(network):
+        return  # PyTorch calls it, and compares the rest
+    wanted = network.state_dict(keep_vars=True)
+    for name in [*wanted, *stored]:
+        if name not in stored:
+            raise ValueError(f"it has no {name!r}")
+        if name not in wanted:
+            raise ValueError(f"it has {name!r}, which the model has not")
+        here, there = wanted[name], stored[name]
+        if tuple(here.shape) != there.shape:
+            raise ValueError(f"{name!r} is of shape {there.shape}, in the model of {tuple(here.shape)}")
+        if here.dtype != there.dtype and not (here.is_floating_point() and there.dtype.is_floating_point):
+            raise ValueError(f"{name!r} is {there.dtype}, in the model {here.dtype}")
+
+
+def _is_described_by_state(network: Network) -> bool:
+    """Whether a network has nothing but its layers and the tensors of its state: all of this package and of PyTorch."""
+    ours = all(type(part).__module__.split(".")[0] in ("paircaps", "torch") for part in network.modules())
+    return ours and not any(part._non_persistent_buffers_set for part in network.modules())
+
+
+def _has_own_loading(network: Network) -> bool:
+    """Whether a layer, of a plug-in, has a way of its own to load its state or to give it: renamed or other tensors."""
+    return any(
+        part._load_state_dict_pre_hooks
+        or part._state_dict_hooks
+        or type(part).set_extra_state is not nn.Module.set_extra_state
+        or not type(part)._load_from_state_dict.__module__.startswith("torch.")
+        for part in network.modules()
+    )
+
+
+def _fill(network: Network, file: BinaryIO, stored: Mapping[str, StoredTensor]) -> None:
+    """Read the weights of a network, each to its place."""
+    own = _has_own_loading(network)
+    empty = {name: torch.empty(tensor.shape, dtype=tensor.dtype) for name, tensor in stored.items()} if own else {}
+    tensors = empty if own else network.state_dict()
+    for name, tensor in tensors.items():
+        read_tensor(file, stored[name], tensor)
+    if own:
+        network.load_state_dict(tensors)
 
 
 def load_without_weights(folder: Path) -> Network:
@@ -151,8 +254,13 @@ def load_without_weights(folder: Path) -> Network:
     Raises:
         ModelFileError: as :func:`load`.
     """
-    with torch.device("meta"):
-        return _build(read_metadata(folder), folder / METADATA)
+    path = folder / METADATA
+    spec = _spec(read_metadata(folder), path)
+    try:
+        with bounded_build(_MOST_PARTS, _BESIDE_FILE), shapes_only():
+            return _network(spec, path)
+    except TooLargeError as error:
+        raise ModelFileError(f"{path}: describes too large a network: it has {error}") from None
 
 
 def read_metadata(folder: Path) -> dict[str, Any]:
@@ -175,10 +283,8 @@ def read_metadata(folder: Path) -> dict[str, Any]:
         raise ModelFileError(f"{folder}: {kind}{hint}")
     if not path.exists():
         raise ModelFileError(f"{folder}: no trained model here: {_why_no_model(folder)}")
-    if path.stat().st_size > _MOST_METADATA_BYTES:
-        raise ModelFileError(f"{path}: {path.stat().st_size:,} bytes are too many, {_MOST_METADATA_BYTES:,} at most")
     try:
-        metadata = json.loads(_read(path))
+        metadata = json.loads(_read_metadata_file(path))
     except (ValueError, RecursionError):
         raise ModelFileError(f"{path}: not JSON, so no model of paircaps") from None
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
@@ -206,10 +312,11 @@ def _why_no_model(folder: Path) -> str:
     return f"{what}: {', '.join(named[:_MOST_NAMED])}{more}"
 
 
-def _build(metadata: dict[str, Any], path: Path) -> Network:
+def _spec(metadata: dict[str, Any], path: Path) -> NetworkSpec:
+    """Specification of the network that a ``model.json`` describes."""
     try:
         arguments = dict(metadata["arguments"])
-        spec = NetworkSpec(
+        return NetworkSpec(
             metadata["model"],
             arguments,
             tuple(str(name) for name in metadata["classes"]),
@@ -218,12 +325,25 @@ def _build(metadata: dict[str, Any], path: Path) -> Network:
             metadata["labels_per_image"],
             metadata.get("certainty") or _certainty_of_loss(metadata),
         )
-        return Network(spec)
     except KeyError as error:
         raise ModelFileError(f"{path}: damaged: {error.args[0]!r} is missing") from None
-    except (TypeError, ValueError, AttributeError, RuntimeError) as error:
-        needed = plugin_sentence(path.parent)
-        raise ModelFileError(f"{path}: no model that this paircaps can build: {_first_line(error)}{needed}") from None
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise _cannot_build(path, error) from None
+
+
+def _network(spec: NetworkSpec, path: Path) -> Network:
+    """The network of a specification, with fresh weights; any error of a constructor becomes a ModelFileError."""
+    try:
+        return Network(spec)
+    except TooLargeError:
+        raise
+    except Exception as error:  # constructors, those of plug-ins too, were not made for values of foreign files
+        raise _cannot_build(path, error) from None
+
+
+def _cannot_build(path: Path, error: Exception) -> ModelFileError:
+    needed = plugin_sentence(path.parent)
+    return ModelFileError(f"{path}: no model that this paircaps can build: {_first_line(error)}{needed}")
 
 
 def _preparation(saved: Mapping[str, Any], arguments: Mapping[str, Any]) -> Preparation:
@@ -270,11 +390,16 @@ def plugin_sentence(folder: Path) -> str:
     )
 
 
-def _read(path: Path) -> bytes:
+def _read_metadata_file(path: Path) -> bytes:
     try:
+        size = file_size(path)
+        if size > _MOST_METADATA_BYTES:
+            raise ModelFileError(f"{path}: {size:,} bytes are too many, {_MOST_METADATA_BYTES:,} at most")
         return path.read_bytes()
     except OSError as error:
         raise ModelFileError(f"{path}: cannot read: {error.strerror or error}") from None
+    except DataError as error:
+        raise ModelFileError(str(error)) from None
 
 
 def _first_line(error: Exception) -> str:

@@ -17,11 +17,21 @@ from torch import Tensor, nn
 
 from paircaps._utils.checks import require_bool, require_choice, require_positive, require_sizes
 from paircaps._utils.images import as_float, middle, standardise
+from paircaps._utils.words import visible
 from paircaps.errors import DataError
 from paircaps.functional import Capsules
 from paircaps.models import DeconvDecoder, DenseDecoder, ImageModel, create_model
 from paircaps.models.decoder import Decoder
-from paircaps.pictures import Fit, FittedPicture, Fitting, PictureSource, decode_fitted, find_pictures, fit_picture
+from paircaps.pictures import (
+    MAX_PIXELS,
+    Fit,
+    FittedPicture,
+    Fitting,
+    PictureSource,
+    decode_fitted,
+    find_pictures,
+    fit_picture,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -68,6 +78,9 @@ class Preparation:
         require_positive(channels=self.channels)
         if self.crop[0] > self.size[0] or self.crop[1] > self.size[1]:
             raise ValueError(f"crop {self.crop} is larger than the image, {self.size}")
+        if self.size[0] * self.size[1] > MAX_PIXELS:
+            height, width = self.size
+            raise ValueError(f"size {height}×{width} is too large, {MAX_PIXELS:,} pixels at most")
 
 
 @dataclass(frozen=True)
@@ -97,6 +110,11 @@ class NetworkSpec:
         require_choice("decoder", self.decoder, DECODERS)
         require_choice("certainty", self.certainty, (None, *CERTAINTIES))
         require_positive(labels_per_image=self.labels_per_image)
+        if self.labels_per_image > len(self.classes):
+            raise ValueError(
+                f"labels_per_image must be at most the number of classes, {len(self.classes)}, got "
+                f"{self.labels_per_image}"
+            )
         if self.arguments.get("num_classes") != len(self.classes):
             raise ValueError(f"{len(self.classes)} classes for a model of {self.arguments.get('num_classes')}")
         if self.arguments.get("in_channels", self.preparation.channels) != self.preparation.channels:
@@ -144,7 +162,10 @@ class Prediction:
         return self.activations[self.label]
 
     def __str__(self) -> str:
-        return " and ".join(f"{label} ({100 * self.certainties[label]:.1f} %)" for label in self.labels) or self.error
+        return (
+            " and ".join(f"{visible(label)} ({100 * self.certainties[label]:.1f} %)" for label in self.labels)
+            or self.error
+        )
 
 
 class Network(nn.Module):
@@ -178,6 +199,11 @@ class Network(nn.Module):
         self.model = create_model(spec.model, **dict(spec.arguments))  # pyright: ignore[reportArgumentType]
         if self.model.in_channels != spec.preparation.channels:
             raise ValueError(f"images of {spec.preparation.channels} channels for a model of {self.model.in_channels}")
+        if not self.model.takes(*spec.preparation.crop):
+            raise ValueError(
+                f"images of {spec.preparation.crop} for a model of {self.model.image_size}: a network crops its images "
+                "to the size of its model"
+            )
         self.decoder = _create_decoder(spec.decoder, self.model)
 
     @property

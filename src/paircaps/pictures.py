@@ -172,9 +172,12 @@ def _read_standard_input() -> bytes:
     if sys.stdin is None:
         raise DataError("standard input: closed")
     try:
-        return sys.stdin.buffer.read()
+        content = sys.stdin.buffer.read(_FILE_MOST + 1)
     except OSError as error:
         raise os_data_error("read", "standard input", error) from None
+    if len(content) > _FILE_MOST:
+        raise DataError(f"standard input: more bytes than a picture has, {_FILE_MOST:,} at most")
+    return content
 
 
 def read_bytes(path: Path) -> bytes:

@@ -14,6 +14,8 @@ from PIL import Image
 import paircaps
 from paircaps.cli import main
 from paircaps.cli.datasets import named_or_own
+from paircaps.model_files import save_model
+from paircaps.network import Network, NetworkSpec, Preparation
 from paircaps.pictures import find_pictures
 from paircaps.training.datasets import own_dataset
 
@@ -179,3 +181,51 @@ def test_a_folder_of_ink_on_paper_is_inverted_alike_by_evaluate_and_predict(trai
     predicted = [network.read_picture(source) for source in find_pictures([options.data])]
     assert all(picture.inverted for picture in predicted)
     assert torch.equal(evaluated.images, torch.stack([picture.image for picture in predicted]))
+
+
+EVIL = "cat\x1b[31m\nred"
+
+
+@pytest.fixture
+def evil(tmp_path):
+    """A folder of pictures and a network, both with a class whose name has control characters."""
+    folder = tmp_path / "pets"
+    for number, name in enumerate((EVIL, "dog")):
+        for split in ("train", "test"):
+            place = folder / split / name
+            place.mkdir(parents=True)
+            for index in range(3):
+                draw(place / f"{index}\x1b]0;title\x07.png", (16, 16), 200, "plain", 10 * number + index)
+    arguments = {"num_classes": 2, "in_channels": 3, "image_size": 16, "routing": "fm"}
+    preparation = Preparation((16, 16), (16, 16), channels=3)
+    save_model(tmp_path, Network(NetworkSpec("resnet-pool-small", arguments, (EVIL, "dog"), preparation)), {"loss": {}})
+    return tmp_path, folder
+
+
+def test_control_characters_in_names_are_shown_and_do_nothing(evil, capsys):
+    run, folder = evil
+    pictures = folder / "test" / EVIL
+    (pictures / "bad\x1b[1m.png").write_bytes(b"none")
+    for words in (
+        ("data", "check", f"{folder}/", "--split", "train"),
+        ("evaluate", str(run), "--data", f"{folder}/", "--split", "train"),
+        ("predict", str(run), str(pictures)),
+        ("predict", str(run), str(folder / "nowhere\x1b[1m")),
+        ("predict", str(folder / "nowhere\x1b[1m"), "a.png"),
+    ):
+        main(words)
+        said = capsys.readouterr()
+        assert not set((said.out + said.err).replace("\n", "")) & {"\x1b", "\x07", "\r"}, words
+        assert "\\x1b[" in said.out + said.err, words
+        if "nowhere\x1b[1m" not in "".join(words):
+            assert "cat\\x1b[31m\\nred" in said.out + said.err
+
+
+def test_names_in_json_are_exact(evil, capsys):
+    run, folder = evil
+    assert main(("predict", str(run), str(folder / "train" / EVIL), "--json")) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["file"] for row in rows] == [
+        str(folder / "train" / EVIL / f"{index}\x1b]0;title\x07.png") for index in range(3)
+    ]
+    assert EVIL in rows[0]["activations"]

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paircaps.data import load_dataset
-from paircaps.errors import RecipeError
+from paircaps.errors import RecipeError, TrainingError
 from paircaps.models import count_parameters, create_model
 from paircaps.training.recipe import Recipe, Run, Train, options_of
 from paircaps.training.recipe_io import (
@@ -18,6 +18,7 @@ from paircaps.training.recipe_io import (
     to_toml,
 )
 from paircaps.training.recipes import list_recipes, load_recipe
+from paircaps.training.run_folder import RunFolder
 
 
 @pytest.mark.parametrize("name", list_recipes())
@@ -313,3 +314,27 @@ def test_a_setting_is_a_tree(text, tree):
 def test_a_setting_of_another_form_is_refused(text, complaint):
     with pytest.raises(RecipeError, match=complaint):
         parse_setting(text)
+
+
+ODD_TOML = {
+    "deep": "[model]\noptions = " + "[" * 5000 + "]" * 5000,
+    "less deep": "[model]\noptions = {a = " + "[" * 300 + "]" * 300 + "}",
+    "deep tables": "[model.options." + ".".join("a" * 3000) + "]\nb = 1",
+    "5,000 digits": "[train]\nepochs = " + "9" * 5000,
+    "400 digits": "[train]\nepochs = " + "9" * 400,
+    "400 digits for a number": "[optimiser]\nlr = " + "9" * 400,
+    "400 digits for a share": "[train]\nema = " + "9" * 400,
+}
+
+
+@pytest.mark.parametrize("text", ODD_TOML.values(), ids=ODD_TOML)
+def test_odd_toml_is_refused_in_a_sentence_in_a_recipe_and_in_a_run(tmp_path, text):
+    path = tmp_path / "odd.toml"
+    path.write_text(text)
+    with pytest.raises(RecipeError) as error:
+        load_recipe(path)
+    assert len(str(error.value)) < 1000
+    (tmp_path / "config.toml").write_text(text)
+    with pytest.raises(TrainingError, match=r"config\.toml") as error:
+        RunFolder(tmp_path).read_recipe()
+    assert len(str(error.value)) < 1500

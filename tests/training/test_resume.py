@@ -10,9 +10,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from training.small import STEPS, checkpoints, command, fast_command, results
+from training.test_old_runs import OLD
 
 from paircaps import load
 from paircaps.data import load_dataset
+from paircaps.errors import CheckpointError
 from paircaps.losses import Loss, Objective
 from paircaps.training import evaluate
 from paircaps.training.checkpoints import Checkpoint, newest_checkpoint, read_checkpoint, write_checkpoint
@@ -298,3 +300,74 @@ def test_other_images_are_refused(subprocesses, whole, tmp_path):
     code, said = subprocesses.run(*command(folder))
     assert code == 1
     assert "other images: 99 + 30" in said
+
+
+# --- state that was written with right checksums, and is wrong ------------------------------------------------------
+
+WRONG_STATES = {
+    "nothing": (lambda facts: facts.clear(), "'counters' is missing"),
+    "no step": (lambda facts: facts["counters"].pop("step"), "counters has no 'step'"),
+    "negative step": (lambda facts: facts["counters"].update(step=-5), "step must be a whole number from 0"),
+    "step of text": (lambda facts: facts["counters"].update(step="9"), "step must be a whole number"),
+    "far step": (lambda facts: facts["counters"].update(step=1_000_000_000), "it is of step 1,000,000,000"),
+    "metrics": (lambda facts: facts["counters"].update(metrics_bytes=-1), "metrics_bytes must be a whole number"),
+    "best after step": (lambda facts: facts["counters"].update(best_step=99), "best_step must be a whole number"),
+    "best": (lambda facts: facts["counters"].update(best=[1]), "best must be two numbers"),
+    "window": (lambda facts: facts["counters"].update(window=[]), "window must be a table"),
+    "sums": (lambda facts: facts["counters"]["epoch"].update(loss=None), "epoch.loss must be a number"),
+    "scale": (lambda facts: facts["counters"].update(scale=0), "scale must be a positive number"),
+    "more": (lambda facts: facts["counters"].update(evil=1), "counters has 'evil'"),
+    "threads": (lambda facts: facts.update(threads=0), "threads must be from 1"),
+    "data": (lambda facts: facts.update(data=3), "data is 3"),
+}
+
+
+def rewrite_state(folder, step, change):
+    """Change state.json of a checkpoint; its checksums are right."""
+    checkpoint = read_checkpoint(checkpoint_path(folder, step))
+    facts = checkpoint.facts
+    change(facts)
+    write_checkpoint(folder, step, Checkpoint(checkpoint.tensors_file, json.dumps(facts).encode()))
+
+
+@pytest.mark.parametrize(("change", "words"), WRONG_STATES.values(), ids=WRONG_STATES)
+def test_a_state_that_no_training_wrote_is_damaged(tmp_path, change, words):
+    folder = tmp_path / "checkpoints"
+    shutil.copytree(OLD / "checkpoints", folder)
+    [step] = checkpoint_steps(folder)
+    rewrite_state(folder, step, change)
+    with pytest.raises(CheckpointError, match=r"step-.*damaged: state\.json: ") as error:
+        newest_checkpoint(folder)
+    assert words in str(error.value)
+
+
+def test_a_checkpoint_beyond_the_end_of_the_run_is_refused(subprocesses, whole, tmp_path):
+    folder = unfinished(whole, tmp_path / "run")
+    newest = read_checkpoint(checkpoint_path(folder / "checkpoints", STEPS))
+    facts = newest.facts
+    facts["counters"]["step"] = 1_000_000_000
+    write_checkpoint(folder / "checkpoints", 1_000_000_000, Checkpoint(newest.tensors_file, json.dumps(facts).encode()))
+    code, said = subprocesses.run(*command(folder))
+    assert code == 1
+    assert f"its checkpoint is of step 1,000,000,000, the run has {STEPS}" in said
+
+
+@pytest.mark.parametrize("part", ["average", "network"])
+def test_a_validation_that_is_not_finite_stops_the_training(subprocesses, whole, tmp_path, part):
+    folder = unfinished(whole, tmp_path / "run")
+    for step in checkpoint_steps(folder / "checkpoints"):
+        if step > 12:
+            shutil.rmtree(checkpoint_path(folder / "checkpoints", step))
+    checkpoint = read_checkpoint(checkpoint_path(folder / "checkpoints", 12))
+    tensors = checkpoint.tensors
+    name = next(name for name in tensors if name.startswith(f"{part}/") and name.endswith("weight"))
+    tensors[name].view(-1)[0] = torch.nan
+    write_checkpoint(folder / "checkpoints", 12, Checkpoint.pack(tensors, checkpoint.facts))
+    code, said = subprocesses.run(*command(folder))
+    assert code == 1
+    assert "is not finite" in said
+    if part == "average":
+        assert "stopped at step 16: the validation's loss is not finite: nan" in said
+        assert name.removeprefix("average/") in said
+    assert not (folder / "model.json").exists()
+    assert checkpoint_steps(folder / "checkpoints")[0] == 12

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from paircaps._utils.words import visible
+
 GAP = "  "
 """What stands between two columns in a terminal."""
 
 
 def column_widths(rows: Sequence[Sequence[str]]) -> list[int]:
     """Width of each column: that of its longest cell."""
-    return [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [max(len(visible(cell)) for cell in column) for column in zip(*rows, strict=True)]
 
 
 def text_line(cells: Sequence[str], widths: Sequence[int], left: int = 1) -> str:
-    """A row of a table for a terminal.
+    """A row of a table for a terminal; control characters in it are shown.
 
     Args:
         cells: one text for each column.
@@ -22,7 +24,7 @@ def text_line(cells: Sequence[str], widths: Sequence[int], left: int = 1) -> str
         left: number of columns, from the first, that are aligned to the left; the others are to the right.
     """
     aligned = (
-        f"{cell:<{width}}" if number < left else f"{cell:>{width}}"
+        f"{visible(cell):<{width}}" if number < left else f"{visible(cell):>{width}}"
         for number, (cell, width) in enumerate(zip(cells, widths, strict=True))
     )
     return GAP.join(aligned).rstrip()

@@ -1,11 +1,15 @@
-"""Words around numbers, and the type of functions that print progress lines."""
+"""Words around numbers, names from outside, and the type of functions that print progress lines."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable
 
 Say = Callable[[str], object]
 """Function that is called with each progress line."""
+
+_TURNS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+"""Kinds of marks that turn the direction of the writing around, and end that."""
 
 
 def counted(number: int, what: str) -> str:
@@ -16,3 +20,27 @@ def counted(number: int, what: str) -> str:
         what: noun in the singular.
     """
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def visible(text: str, *, keep: str = "") -> str:
+    r"""A text from outside, such as the name of a file or a class, whose control characters are shown and do nothing.
+
+    >>> visible("\x1b[31mred\n")
+    '\\x1b[31mred\\n'
+
+    Args:
+        text: the text.
+        keep: characters that stay as they are: ``"\n"`` for messages of several lines.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escaped(sign) if sign not in keep and _is_control(sign) else sign for sign in text)
+
+
+def _is_control(sign: str) -> bool:
+    """True for control characters, line separators, halves of characters, and marks that turn the writing around."""
+    return unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp") or unicodedata.bidirectional(sign) in _TURNS
+
+
+def _escaped(sign: str) -> str:
+    return sign.encode("unicode_escape").decode()

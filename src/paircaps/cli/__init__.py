@@ -21,6 +21,7 @@ from contextlib import suppress
 import paircaps
 from paircaps._utils.extras import require_extra
 from paircaps._utils.plugins import load_plugins
+from paircaps._utils.words import visible
 from paircaps.cli.parser import CommandParser, load_function
 from paircaps.errors import PaircapsError, RecipeError, Stopped
 
@@ -43,6 +44,8 @@ COMMANDS = {
     "completion": ("completion:declare", "print a script for completion in bash, zsh or fish"),
 }
 """Every command: the function in ``parsers/`` that declares its arguments, and its help in one line."""
+
+_LINE = "\n"
 
 
 def main(arguments: Sequence[str] | None = None, loaded: Callable[[], object] = lambda: None) -> int:
@@ -138,10 +141,10 @@ def _missing_package(error: ModuleNotFoundError) -> str:
 
 def _fail(reason: str, code: int = 1) -> int:
     with suppress(OSError):  # the terminal is closed, which is why the command ends
-        print(f"paircaps: {reason}", file=sys.stderr)
+        print(f"paircaps: {visible(reason, keep=_LINE)}", file=sys.stderr)
     return code
 
 
 def _print_warning(message: Warning | str, *_: object, **__: object) -> None:
     """Print a warning as a sentence, without the line of code it came from."""
-    print(f"paircaps: note: {message}", file=sys.stderr)
+    print(f"paircaps: note: {visible(str(message), keep=_LINE)}", file=sys.stderr)

@@ -8,6 +8,7 @@ import shutil
 import sys
 
 from paircaps._utils.files import write_whole
+from paircaps._utils.words import visible
 from paircaps.cli.output import require_places
 from paircaps.errors import PaircapsError
 from paircaps.training.compare import compare_runs
@@ -28,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     if not comparisons:
         raise PaircapsError("; ".join(map(str, unreadable)))
     for error in unreadable:
-        print(f"paircaps: left out: {error}", file=sys.stderr)
+        print(f"paircaps: left out: {visible(str(error))}", file=sys.stderr)
     as_json = json.dumps(as_dict(comparisons), indent=2, ensure_ascii=False) + "\n"
     makers = {
         ".md": lambda: as_markdown(comparisons).encode(),

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from paircaps._utils.words import visible
 from paircaps.cli.datasets import load_typed_dataset
 from paircaps.data.contact_sheet import contact_sheet, require_picture_name, save_picture
 from paircaps.data.dataset import ImageDataset
@@ -88,7 +89,7 @@ def _get_split(metadata: Metadata, split: str, root: Path | None) -> None:
     """Find or fetch the files of a split, and refuse those that are not the published ones."""
     for found in locate(metadata, split, root):
         require_published_files(metadata, split, [found])
-        print(found)
+        print(visible(str(found)))
 
 
 def show_dataset(options: argparse.Namespace) -> int:
@@ -98,7 +99,7 @@ def show_dataset(options: argparse.Namespace) -> int:
     split = options.split or (next(iter(metadata.counts)) if metadata else "train")
     dataset = load_typed_dataset(options.name, split, options.data_dir, dict(options.option))
     save_picture(contact_sheet(dataset, options.columns, options.rows, options.seed), options.out)
-    print(f"{options.out}: {dataset!r}")
+    print(f"{visible(str(options.out))}: {dataset!r}")
     return 0
 
 
@@ -115,7 +116,7 @@ def check_datasets(options: argparse.Namespace) -> int:
                 dataset = load_typed_dataset(name, split, options.data_dir, given)
                 _read_whole(dataset)
             except DataError as error:
-                print(f"BAD   {name} {split}: {error}")
+                print(visible(f"BAD   {name} {split}: {error}"))
                 code = 1
             else:
                 print(f"good  {dataset!r}: {_counts(dataset)}")
@@ -137,7 +138,7 @@ def _read_whole(dataset: ImageDataset) -> None:
 
 def _counts(dataset: ImageDataset) -> str:
     counts = dataset.class_counts().tolist()
-    return ", ".join(f"{name} {count:,}" for name, count in zip(dataset.classes, counts, strict=True))
+    return ", ".join(f"{visible(name)} {count:,}" for name, count in zip(dataset.classes, counts, strict=True))
 
 
 def _described_row(metadata: Metadata, root: Path | None) -> dict[str, Any]:

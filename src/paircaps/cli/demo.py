@@ -8,6 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from paircaps._utils.words import visible
 from paircaps.paper.demo import run_demo
 
 
@@ -22,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
         quiet=options.quiet,
     )
     print(table)
-    print("written:", *files, sep="\n  ")
+    print("written:", *(visible(str(file)) for file in files), sep="\n  ")
     print(f"\nDraw a digit, and see where the networks disagree: {_command()} serve {shlex.quote(str(options.out))}")
     return 0
 

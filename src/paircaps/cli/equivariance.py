@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from paircaps._utils.machine import machine_line
+from paircaps._utils.words import visible
 from paircaps.cli.datasets import named_or_own
 from paircaps.cli.output import require_places, show_result
 from paircaps.data import ImageDataset
@@ -34,7 +35,7 @@ def run_equivariance(options: argparse.Namespace) -> int:
         raise PaircapsError(f"networks of different datasets cannot be compared ({own}): give --data NAME")
     measured = []
     for name, (network, fit_on, test_on) in networks.items():
-        print(f"warping images for {name} ...", file=sys.stderr, flush=True)
+        print(f"warping images for {visible(name)} ...", file=sys.stderr, flush=True)
         _warn_of_few(network, options.images)
         measured.append(measure_equivariance(name, network, fit_on, test_on, options.images, options.seed).as_dict())
     result = {

@@ -13,6 +13,7 @@ from typing import Any
 
 from paircaps._utils.summary import summarise
 from paircaps._utils.text_tables import column_widths, text_line
+from paircaps._utils.words import visible
 from paircaps.cli.datasets import named_or_own, say_other_fitting
 from paircaps.data import ImageDataset
 from paircaps.errors import ModelFileError, PaircapsError
@@ -38,7 +39,7 @@ def run_evaluate(options: argparse.Namespace) -> int:
     evaluations = {}
     for name, folder in runs.items():
         if several:
-            print(f"evaluating {name} ...", file=sys.stderr, flush=True)
+            print(f"evaluating {visible(name)} ...", file=sys.stderr, flush=True)
         objective, dataset, views = _load(folder, options)
         evaluations[name] = evaluate(objective, dataset, batch_size=options.batch_size, views=views)
         if options.json:
@@ -60,7 +61,7 @@ def _finished_runs(places: list[Path]) -> dict[str, Path]:
         return runs  # loading the first one says what it lacks
     if len(finished) < len(runs):
         others = ", ".join(name for name in runs if name not in finished)
-        print(f"paircaps: note: not finished, and left out: {others}", file=sys.stderr)
+        print(f"paircaps: note: not finished, and left out: {visible(others)}", file=sys.stderr)
     return finished
 
 
@@ -101,14 +102,15 @@ def _report(evaluation: Evaluation, dataset: ImageDataset) -> str:
     """Metrics, accuracy of each class and confusion table of an evaluation."""
     lines = [repr(dataset), *evaluation.lines()]
     lines += ["", "class by class"]
-    width = max(map(len, dataset.classes))
+    classes = tuple(map(visible, dataset.classes))
+    width = max(map(len, classes))
     for name, value in evaluation.per_class.items():
-        lines.append(f"  {name:{width}}  " + ("no image" if value is None else f"{100 * value:6.2f} %"))
+        lines.append(f"  {visible(name):{width}}  " + ("no image" if value is None else f"{100 * value:6.2f} %"))
     if evaluation.confusion is not None and len(dataset.classes) <= _WIDEST_TABLE:
         lines += [
             "",
             "images of each class (row) taken for each class (column)",
-            *_table(evaluation.confusion, dataset.classes),
+            *_table(evaluation.confusion, classes),
         ]
     return "\n".join(lines)
 
@@ -182,7 +184,7 @@ def run_predict(options: argparse.Namespace) -> int:
         if options.json:
             print(json.dumps(_as_dict(prediction), ensure_ascii=False), flush=True)
         elif prediction.error:
-            print(f"paircaps: {prediction.error}", file=sys.stderr)
+            print(f"paircaps: {visible(prediction.error)}", file=sys.stderr)
         else:
             print(_line(prediction), flush=True)
     return 1 if bad else 0
@@ -200,7 +202,10 @@ def _as_dict(prediction: Prediction) -> dict[str, object]:
 def _line(prediction: Prediction) -> str:
     """Name of a picture, its class with its certainty, and the certainties of the other classes, the highest first."""
     ranked = sorted(prediction.certainties.items(), key=lambda item: -item[1])
-    others = "  ".join(f"{name} {100 * value:.1f} %" for name, value in ranked if name not in prediction.labels)
-    line = f"{prediction.name}: {prediction}  {others}".rstrip()
+    others = "  ".join(
+        f"{visible(name)} {100 * value:.1f} %" for name, value in ranked if name not in prediction.labels
+    )
+    picture = visible(prediction.name)
+    line = f"{picture}: {prediction}  {others}".rstrip()
     fits = not sys.stdout.isatty() or len(line) <= shutil.get_terminal_size().columns
-    return line if fits else f"{prediction.name}: {prediction}\n  {others}"
+    return line if fits else f"{picture}: {prediction}\n  {others}"

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from paircaps._utils.words import visible
 from paircaps.cli.datasets import named_or_own, say_other_fitting
 from paircaps.cli.names import VIEWS
 from paircaps.cli.picture_output import PictureOutput, choose_output
@@ -74,7 +75,7 @@ def run_explain(options: argparse.Namespace) -> int:
     output.prepare()
     for view in views:
         for name, content in draw[view]():
-            print(output.write(name, content), flush=True)
+            print(visible(str(output.write(name, content))), flush=True)
     return 1 if bad else 0
 
 
@@ -214,7 +215,7 @@ def _files(network: Network, options: argparse.Namespace, label: int | None) -> 
     if not images:
         raise PaircapsError("; ".join(errors))
     for error in errors:
-        print(f"paircaps: {error}", file=sys.stderr)
+        print(f"paircaps: {visible(error)}", file=sys.stderr)
     return Pictures(names, torch.stack(images), label), len(errors)
 
 
@@ -238,7 +239,7 @@ def _perturb(
     if not samples.own:
         print(
             "paircaps: note: the run's own images are not here: "
-            f"poses are swept as far as those of {samples.source} go",
+            f"poses are swept as far as those of {visible(samples.source)} go",
             file=sys.stderr,
         )
     ranges = dimension_ranges(network, samples.images)

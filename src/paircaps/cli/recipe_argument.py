@@ -7,6 +7,7 @@ import sys
 from difflib import get_close_matches
 from pathlib import Path
 
+from paircaps._utils.words import visible
 from paircaps.cli.names import shipped_recipes
 from paircaps.errors import RecipeError
 from paircaps.pictures import SUFFIXES
@@ -41,7 +42,7 @@ def read_named_tree(name: str, out: str, overrides: RecipeTree, quiet: bool = Fa
                 raise RecipeError(f"{name} is a folder of pictures, and --data.name {other} another: give one of them")
             command = _folder_command(name, out)
             if not quiet:
-                print(f"{name}: a folder of pictures, so this is {command}", file=sys.stderr, flush=True)
+                print(f"{visible(str(name))}: a folder of pictures, so this is {command}", file=sys.stderr, flush=True)
             overrides = merge({"data": {"name": _with_slash(name)}}, overrides)
             name = _FOLDER_RECIPE
         elif not path.exists() and (hint := _meant_path(path, "/" in name)):

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from paircaps._utils.allocator import keep_freed_memory
+from paircaps._utils.words import visible
 from paircaps.errors import RecipeError
 from paircaps.paper.experiments import ALL, experiments, find_experiments
 from paircaps.paper.own_routing import take_own_routings
@@ -78,8 +79,8 @@ def _print_problems(summary: ReproduceSummary) -> int:
 
 
 def _print_files(files: list[Path]) -> None:
-    print("written:", *files, sep="\n  ")
+    print("written:", *(visible(str(file)) for file in files), sep="\n  ")
 
 
 def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(visible(text, keep="\n"), file=sys.stderr, flush=True)

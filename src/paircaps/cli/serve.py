@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from paircaps._utils.words import visible
 from paircaps.model_files import find_models
 
 
@@ -14,7 +15,7 @@ def run(options: argparse.Namespace) -> int:
     found = find_models(options.folders)
 
     def ready(address: str) -> None:
-        print(f"paircaps: {', '.join(found)} at {address}  (Ctrl-C ends it)", flush=True)
+        print(f"paircaps: {visible(', '.join(found))} at {address}  (Ctrl-C ends it)", flush=True)
 
     serve(found, options.host, options.port, options.allow_host, ready)
     return 0

@@ -10,7 +10,7 @@ from typing import Any
 
 from paircaps._utils.allocator import keep_freed_memory
 from paircaps._utils.plugins import load_plugins
-from paircaps._utils.words import counted
+from paircaps._utils.words import counted, visible
 from paircaps.cli.arguments import path
 from paircaps.cli.names import shipped_recipes
 from paircaps.cli.parser import add_plugin_option
@@ -123,7 +123,7 @@ def run_train(options: argparse.Namespace) -> int:
     keep_freed_memory()
     how = {"fresh": options.fresh, "quiet": options.quiet, "hours": options.hours, "extend": options.extend}
     result = train(options.recipe, options.out, **how)
-    print(_result_line(result))
+    print(visible(_result_line(result)))
     return 0
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from paircaps._utils.checks import require_memory, require_positive
 from paircaps._utils.images import as_float
+from paircaps._utils.words import visible
 from paircaps.data.errors import DataError
 from paircaps.data.randomness import permutation
 from paircaps.pictures import Fitting
@@ -193,9 +194,9 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
 
     def __repr__(self) -> str:
         channels, height, width = self.shape
-        note = f", {self.info.note}" if self.info.note else ""
+        note = f", {visible(self.info.note)}" if self.info.note else ""
         return (
-            f"<{self.info.name} {self.info.split}: {len(self):,} images of {height}×{width}×{channels}, "
+            f"<{visible(f'{self.info.name} {self.info.split}')}: {len(self):,} images of {height}×{width}×{channels}, "
             f"{len(self.classes)} classes{note}>"
         )
 

@@ -73,15 +73,20 @@ class ImageModel(nn.Module, ABC):
         require_tensor("images", images, "(batch, channels, height, width)", 4)
         expected = (self.in_channels, *self.image_size)
         fits = images.dim() == 4 and images.shape[1] == self.in_channels
-        if not fits or not (self._takes(*images.shape[2:])):
+        if not fits or not self.takes(*images.shape[2:]):
             raise ValueError(f"images must have shape (batch, {str(expected)[1:]}, got {shape_of(images)}")
         dtype = next(self.parameters()).dtype
         if images.dtype != dtype and not autocast_enabled(images):
             raise TypeError(f"images are {images.dtype} and the model is {dtype}; convert one: images.to({dtype})")
         return self.capsules(images)
 
-    def _takes(self, height: int, width: int) -> bool:
-        """Whether images of this size can be computed on."""
+    def takes(self, height: int, width: int) -> bool:
+        """Whether images of a size can be computed on.
+
+        Args:
+            height: height of an image.
+            width: width of an image.
+        """
         if self.takes_any_size:
             return min(height, width) >= self.minimum_size
         return (height, width) == self.image_size

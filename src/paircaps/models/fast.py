@@ -63,7 +63,9 @@ class WhiteningStem(nn.Module):
         super().__init__()
         values = in_channels * self.KERNEL**2
         self.in_channels, self.out_channels = in_channels, 2 * values
-        self.register_buffer("weight", self._filters(torch.eye(values)))
+        self.register_buffer("weight", torch.empty(2 * values, in_channels, self.KERNEL, self.KERNEL))
+        if not self.weight.is_meta:
+            self.weight.copy_(self._filters(torch.eye(values)))
         self.bias = nn.Parameter(torch.zeros(self.out_channels))
 
     def _filters(self, rows: Tensor) -> Tensor:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
+from paircaps._utils.bounded_build import shapes_only
 from paircaps._utils.registry import call_with_options
 from paircaps.functional import Capsules
 from paircaps.models.base import ImageModel, count_parameters
@@ -68,7 +68,7 @@ def with_parameters_of_twin(
     ) -> PoolingModel:
         shared = {"num_classes": num_classes, "in_channels": in_channels, "image_size": image_size}
         make = partial(pool, **shared, **{name: overrides[name] for name in common if name in overrides})
-        with torch.device("meta"):  # shapes only: nothing is allocated, and no random number drawn
+        with shapes_only():
             other = call_with_options("the capsule twin", twin, {**shared, "routing": routing}, overrides)
             one, two = (count_parameters(make(head_width=width)) for width in (1, 2))
         return make(head_width=max(1, 1 + round((count_parameters(other) - one) / (two - one))))

@@ -39,6 +39,7 @@ from paircaps.training.run_folder import (
 from paircaps.training.state import Counters, State, evaluated_part
 
 TENSORS, FACTS, SUMS = "state.safetensors", "state.json", "SHA256SUMS"
+_MOST_THREADS = 4096
 
 
 @dataclass(frozen=True)
@@ -138,10 +139,28 @@ def read_checkpoint(path: Path) -> Checkpoint:
             raise CheckpointError(f"{path}: damaged: the checksum of {name} is wrong")
     checkpoint = Checkpoint(contents[TENSORS], contents[FACTS])
     try:
-        _ = checkpoint.tensors, checkpoint.facts  # parse both now, so that an error shows here
-    except (SafetensorError, ValueError) as error:
+        _ = checkpoint.tensors  # parse both now, so that an error shows here
+        _require_facts(checkpoint.facts)
+    except (SafetensorError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: damaged: {error}") from None
     return checkpoint
+
+
+def _require_facts(facts: object) -> None:
+    """Raise a ValueError unless ``state.json`` has all that a training writes to it, each of its type and range."""
+    if not isinstance(facts, dict):
+        raise ValueError(f"{FACTS}: no table")
+    for name, kind in {"counters": dict, "data": dict, "threads": int, "torch": str}.items():
+        if name not in facts:
+            raise ValueError(f"{FACTS}: {name!r} is missing")
+        if type(facts[name]) is not kind:
+            raise ValueError(f"{FACTS}: {name} is {facts[name]!r:.100}")
+    if not 1 <= facts["threads"] <= _MOST_THREADS:
+        raise ValueError(f"{FACTS}: threads must be from 1 to {_MOST_THREADS:,}, got {facts['threads']!r:.100}")
+    try:
+        Counters.from_dict(facts["counters"])
+    except ValueError as error:
+        raise ValueError(f"{FACTS}: {error}") from None
 
 
 def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
@@ -158,8 +177,13 @@ def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     """
     complaints: list[str] = []
     for step in checkpoint_steps(folder):
+        path = checkpoint_path(folder, step)
         try:
-            return read_checkpoint(checkpoint_path(folder, step)), complaints
+            checkpoint = read_checkpoint(path)
+            said = checkpoint.facts["counters"]["step"]
+            if said != step:
+                raise CheckpointError(f"{path}: damaged: {FACTS}: it is of step {said:,}")
+            return checkpoint, complaints
         except CheckpointError as error:
             complaints.append(str(error))
     if complaints:
@@ -272,7 +296,14 @@ class CheckpointManager:
                 f"{torch.__version__}: it goes on, but not to the very same bits",
                 stacklevel=2,
             )
-        self.state.restore(checkpoint.tensors, Counters.from_dict(facts["counters"]))
+        try:
+            self.state.restore(checkpoint.tensors, Counters.from_dict(facts["counters"]))
+        except (RuntimeError, ValueError, KeyError) as error:  # PyTorch's of tensors that do not fit
+            reason = str(error).strip().splitlines()[0]
+            raise CheckpointError(
+                f"{self.folder.path}: the newest checkpoint is not of this network: {reason}. "
+                "--fresh, or another folder, starts over"
+            ) from None
         self._saved = (self.state.counters.step, self.state.counters.evaluated)
 
     def best_weights(self) -> tuple[int, dict[str, Tensor]]:
@@ -291,5 +322,7 @@ class CheckpointManager:
 
 
 def _counts(facts: dict[str, Any]) -> str:
+    if not facts.keys() >= {"train", "validation", "test", "shape", "classes"}:
+        return "none that are named"
     shape, classes = "×".join(map(str, facts["shape"])), len(facts["classes"])
     return f"{facts['train']:,} + {facts['validation']:,} + {facts['test']:,} of {shape} in {classes} classes"

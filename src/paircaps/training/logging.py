@@ -22,6 +22,7 @@ from typing import Any, TextIO
 from paircaps._utils.extras import extra_imports, require_extra
 from paircaps._utils.files import sync_folder
 from paircaps._utils.machine import describe_machine
+from paircaps._utils.words import visible
 from paircaps.errors import TrainingError
 from paircaps.training.distributed import Processes
 from paircaps.training.run_folder import RunFolder
@@ -313,6 +314,7 @@ class ProgressDisplay:
         """Print a line, above the bar if there is one."""
         if self._quiet:
             return
+        text = visible(text, keep="\n")
         try:
             if self._bar is not None:
                 self._bar.write(text, file=self._stream)

@@ -7,6 +7,7 @@ step. So a run that is killed at any moment continues from its newest checkpoint
 from __future__ import annotations
 
 import json
+import math
 import re
 import warnings
 from collections.abc import Iterator
@@ -228,6 +229,11 @@ class Training:
         )
         self.checkpoints = CheckpointManager(folder, self.state, self.datasets.facts(), processes, recipe.run)
         self.resumed_at = self.checkpoints.restore()
+        if self.state.counters.step > self.steps:
+            raise TrainingError(
+                f"{folder.path}: its checkpoint is of step {self.state.counters.step:,}, the run has {self.steps:,}. "
+                "--fresh, or another folder, starts over"
+            )
         self.stepper = Stepper(recipe, objective, self.state, processes, device, layout)
 
     def run(self) -> TrainingResult:
@@ -304,6 +310,7 @@ class Training:
         if self.datasets.validation is not None:
             self.evaluator.load_weights(self.state.evaluated_weights())
             evaluation = self.evaluator.evaluate(self.datasets.validation)
+            self._require_finite("validation", evaluation.loss)
             row |= {"validation_loss": evaluation.loss, "validation_accuracy": evaluation.accuracy}
             score = (evaluation.accuracy, -evaluation.loss)
             if counters.best is None or score > counters.best:
@@ -313,6 +320,19 @@ class Training:
         counters.evaluated = counters.step
         self.checkpoints.save(self.log.metrics)
 
+    def _require_finite(self, what: str, loss: float) -> None:
+        """Stop, as at a step that is not finite, if the loss of an evaluation is not finite; nothing is saved of it."""
+        if math.isfinite(loss):
+            return
+        weights = self.evaluator.objective.state_dict()
+        bad = [name for name, value in weights.items() if value.is_floating_point() and not value.isfinite().all()]
+        where = f"; not finite are the weights {', '.join(bad[:5])}{' and more' if len(bad) > 5 else ''}" if bad else ""
+        raise TrainingError(
+            f"stopped at step {self.state.counters.step:,}: the {what}'s loss is not finite: {loss}{where}. "
+            f"The newest checkpoint is of step {max(self.checkpoints.saved_step, 0):,}. A lower optimiser.lr or an "
+            "optimiser.clip_norm may help, with --fresh or in another folder"
+        )
+
     def _finish(self) -> dict[str, Any]:
         """Test the best weights once, save them as the model, and return section ``trained`` of ``model.json``."""
         counters = self.state.counters
@@ -321,6 +341,7 @@ class Training:
         step, weights = self.checkpoints.best_weights()
         self.evaluator.load_weights(weights)
         evaluation = self.evaluator.evaluate(self.datasets.test)
+        self._require_finite("test", evaluation.loss)
         self.log.log_row("test", {"weights_of_step": step, **evaluation.numbers()})
 
         # save the model: from now on the run is finished

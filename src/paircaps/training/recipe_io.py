@@ -19,6 +19,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from paircaps._utils.extras import require_extra
 from paircaps._utils.key_value import parse_key_value
+from paircaps._utils.text_tables import shortened
 from paircaps.errors import RecipeError
 from paircaps.training.recipe import NULL, Recipe
 
@@ -33,6 +34,12 @@ _NO_RESULT = "run"
 _DECIDED_LATER = ("train.precision", "train.batch_size", "train.epochs", "augment.flip")
 """Keys whose ``auto`` stands for whatever a run began with."""
 
+_DEEPEST, _MOST_BITS = 20, 128
+"""Most levels of lists and tables in a recipe, and most bits of a whole number, which then has a float beside it."""
+
+_LONGEST_MESSAGE = 800
+"""Most characters of a message that quotes a value."""
+
 _IN_ORDER = "optimiser.rates"
 """The one table whose order counts: the last pattern that matches a weight decides."""
 
@@ -46,6 +53,7 @@ def recipe_from_tree(tree: Mapping[str, Any]) -> Recipe:
     Raises:
         RecipeError: if a section or key is unknown or a value is not allowed; the message names it.
     """
+    _require_moderate(tree)
     parsed = _check_types(with_present_keys(tree))
     sections = {}
     for name, kind in SECTIONS.items():
@@ -53,9 +61,20 @@ def recipe_from_tree(tree: Mapping[str, Any]) -> Recipe:
         values = {key: _spell_null(value) if isinstance(value, dict) else value for key, value in values.items()}
         try:
             sections[name] = kind(**values)
-        except (TypeError, ValueError) as error:
-            raise RecipeError(_with_section(name, kind, str(error))) from None
+        except (TypeError, ValueError, OverflowError) as error:
+            raise RecipeError(_with_section(name, kind, _shortened(str(error)))) from None
     return Recipe(**sections)
+
+
+def _require_moderate(value: object, level: int = 0) -> None:
+    """Refuse lists and tables that are nested more deeply than any key allows, and numbers that TOML has not."""
+    if level > _DEEPEST:
+        raise RecipeError(f"lists or tables are nested too deeply, {_DEEPEST} levels at most")
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        raise RecipeError(f"a whole number of {value.bit_length():,} bits is too large, {_MOST_BITS} bits at most")
+    if isinstance(value, Mapping | list | tuple):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            _require_moderate(inner, level + 1)
 
 
 def with_present_keys(tree: Mapping[str, Any]) -> RecipeTree:
@@ -98,8 +117,8 @@ def _check_types(tree: Mapping[str, Any]) -> Any:
                 raise RecipeError(f"{section}.{key} must be {_kind_in_words(f'{section}.{key}')}, got {values[key]!r}")
     try:
         return _tree_parser().parse_object(dict(tree))
-    except (argparse.ArgumentError, TypeError, ValueError) as error:
-        raise RecipeError(in_words(error)) from None
+    except (argparse.ArgumentError, TypeError, ValueError, OverflowError) as error:
+        raise RecipeError(_shortened(in_words(error))) from None
 
 
 @cache
@@ -207,8 +226,10 @@ def parse_toml(text: str, name: str) -> RecipeTree:
     """
     try:
         return with_present_keys(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"{name}: not TOML: {error}") from None
+    except RecursionError:
+        raise RecipeError(f"{name}: lists or tables are nested too deeply") from None
+    except ValueError as error:  # TOMLDecodeError, or Python's own of a number with thousands of digits
+        raise RecipeError(f"{name}: not TOML: {_shortened(str(error))}") from None
 
 
 def to_toml(recipe: Recipe) -> str:
@@ -296,6 +317,10 @@ def _toml_or_unset(value: object) -> str:
 def _suggestion(name: str, known: Sequence[str] | Mapping[str, object]) -> str:
     near = get_close_matches(name, list(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else "."
+
+
+def _shortened(message: str) -> str:
+    return shortened(message, _LONGEST_MESSAGE)
 
 
 def _with_section(section: str, kind: type, message: str) -> str:

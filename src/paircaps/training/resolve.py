@@ -17,7 +17,7 @@ from itertools import chain, count
 import torch
 
 from paircaps._utils.processors import free_cores, has_fast_bfloat16
-from paircaps._utils.words import counted
+from paircaps._utils.words import counted, visible
 from paircaps.errors import RecipeError
 from paircaps.training.assemble import build_objective, memory_format, training_loader
 from paircaps.training.datasets import Datasets, load_datasets
@@ -88,7 +88,7 @@ def resolve(
         recipe, expectation = fit_to_hours(recipe, hours, device, processes.world_size, datasets)
         sentences.append(expectation)
     if sentences and not quiet:
-        print("\n".join(sentences), file=sys.stderr, flush=True)
+        print("\n".join(map(visible, sentences)), file=sys.stderr, flush=True)
     return recipe, datasets
 
 

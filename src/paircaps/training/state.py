@@ -5,8 +5,9 @@ Everything else is a pure function of the recipe and the step: the order of the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import torch
@@ -84,17 +85,63 @@ class Counters:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Counters:
-        """Counters from what :meth:`as_dict` gave."""
-        best = values["best"]
-        return cls(
-            **{
-                **values,
-                "best": None if best is None else (best[0], best[1]),
-                "window": Sums(**values["window"]),
-                "epoch": Sums(**values["epoch"]),
-            }
-        )
+    def from_dict(cls, values: object) -> Counters:
+        """Counters from what :meth:`as_dict` gave.
+
+        Raises:
+            ValueError: if one is missing, of another type or out of its range.
+        """
+        known = _table("counters", values, cls)
+        counters = cls(**{**known, "window": _sums("window", known), "epoch": _sums("epoch", known)})
+        _require_whole("step", counters.step, 0)
+        for name in ("evaluated", "best_step"):
+            _require_whole(name, getattr(counters, name), -1, counters.step)
+        for name in ("good_steps", "metrics_bytes"):
+            _require_whole(name, getattr(counters, name), 0)
+        if not _is_number(counters.scale) or not 0 < counters.scale < math.inf:
+            raise ValueError(f"scale must be a positive number, got {counters.scale!r}")
+        best: Any = counters.best
+        if best is not None:
+            if not isinstance(best, list | tuple) or len(best) != 2 or not all(map(_is_number, best)):
+                raise ValueError(f"best must be two numbers or null, got {best!r}")
+            counters.best = best[0], best[1]
+        return counters
+
+
+def _sums(name: str, values: Mapping[str, Any]) -> Sums:
+    """Sums of a checkpoint, checked."""
+    sums = Sums(**_table(name, values[name], Sums))
+    _require_whole(f"{name}.images", sums.images, 0)
+    _require_whole(f"{name}.right", sums.right, 0)
+    for key, value in (("loss", sums.loss), ("drawing", sums.drawing)):
+        if not _is_number(value):
+            raise ValueError(f"{name}.{key} must be a number, got {value!r}")
+    return sums
+
+
+def _table(name: str, values: object, kind: type) -> Mapping[str, Any]:
+    """A table that has a value for each field of a dataclass, and no others."""
+    if not isinstance(values, Mapping):
+        raise ValueError(f"{name} must be a table, got {values!r:.100}")
+    wanted = [part.name for part in fields(kind)]
+    for key in wanted:
+        if key not in values:
+            raise ValueError(f"{name} has no {key!r}")
+    for key in values:
+        if key not in wanted:
+            raise ValueError(f"{name} has {key!r:.100}, which no version of paircaps wrote that this one knows")
+    return values
+
+
+def _require_whole(name: str, value: object, least: int, most: int = (1 << 63) - 1) -> None:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{name} must be a whole number from {least} to {most}, got {value!r:.100}")
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isinstance(value, float) or abs(value) < 1 << 63
 
 
 def create_average(network: Network, decay: float) -> AveragedModel:

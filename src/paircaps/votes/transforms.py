@@ -137,4 +137,4 @@ def _glorot_normal(shape: tuple[int, int, int, int], fan_in: int, fan_out: int) 
     Much smaller than the rule for one pair's matrix, and it matters: dynamic routing saturates before its first step
     on votes of length one or more. See LOG.md.
     """
-    return torch.randn(shape) * (2 / (fan_in + fan_out)) ** 0.5
+    return torch.randn(shape).mul_((2 / (fan_in + fan_out)) ** 0.5)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from paircaps._utils.text_tables import GAP, column_widths, shortened, text_line
+from paircaps._utils.words import visible
 from paircaps.training.compare.groups import Comparison, SeedGroup
 from paircaps.training.compare.runs import ComparedRun
 from paircaps.training.compare.tables import INTRO, UNFINISHED_COLUMNS, ComparedColumn, finished_columns
@@ -97,7 +98,7 @@ def _sections_as_text(
     left = sum(title in ("run", "network") for title in titles)  # columns of words
     lines = [" " * indent + text_line(titles, widths, left)]
     for (data, rows), texts in zip(sections, cells, strict=True):
-        lines.append(data)
+        lines.append(visible(data))
         for (letter, _), (name, *others) in zip(rows, texts, strict=True):
             start = f"{GAP}{letter}".ljust(indent)
             lines.append(start + text_line([shortened(name, widths[0]), *others], widths, left))
@@ -116,7 +117,7 @@ def _differences_as_text(comparison: Comparison, width: int) -> list[str]:
     letters = [_letter(number) for number in range(len(comparison.groups))]
     rows = [["", *letters], *([GAP + key, *values] for key, values in comparison.differences.items())]
     widths = column_widths(rows)
-    lines = [f"what differs on {comparison.data}"]
+    lines = [f"what differs on {visible(comparison.data)}"]
     if sum(widths) + len(GAP) * (len(widths) - 1) <= width:
         return [*lines, *(text_line(row, widths, len(row)) for row in rows), ""]
     for key, values in comparison.differences.items():
