@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,6 +20,9 @@ from paircaps.bench.goals import Goal, goals_as_markdown
 from paircaps.bench.timing import interleaved, silent
 from paircaps.model_files import find_models, save_model
 from paircaps.network import Network, NetworkSpec, Preparation
+
+if TYPE_CHECKING:  # uvicorn is imported when a server is started
+    from paircaps.serve.limits import Limits
 
 AT_MOST = 100.0
 """Response time in milliseconds above which drawing feels slow."""
@@ -103,19 +106,20 @@ def _untrained(scratch: Path) -> dict[str, Path]:
 
 
 @contextmanager
-def running(folders: Mapping[str, Path], measure: bool = False) -> Iterator[int]:
+def running(folders: Mapping[str, Path], measure: bool = False, limits: Limits | None = None) -> Iterator[int]:
     """Run a server in a thread of this process for the duration of a ``with`` block, and give its port.
 
     Args:
         folders: folders of trained networks, by name.
         measure: whether it measures the sliders of the page in its first seconds.
+        limits: bounds of what clients may take; the usual ones if None.
     """
     import uvicorn
 
     from paircaps.serve.run import create_server, listen
 
     with listen("127.0.0.1", 0) as listening:
-        serving: uvicorn.Server = create_server(folders, "127.0.0.1", (), measure)
+        serving: uvicorn.Server = create_server(folders, "127.0.0.1", (), measure, limits)
         thread = threading.Thread(target=serving.run, args=([listening],), daemon=True)
         thread.start()
         try:

@@ -15,7 +15,8 @@ from starlette.types import ASGIApp
 import paircaps
 from paircaps.errors import PaircapsError
 from paircaps.pictures import Fit
-from paircaps.serve.middleware import LARGEST, SMALL, RequestGuard
+from paircaps.serve.limits import Limits
+from paircaps.serve.middleware import RequestGuard
 from paircaps.serve.networks import Networks, UnknownNameError
 from paircaps.serve.schemas import Drawing, Models, PoseToDraw, PredictionResponse, Problem
 
@@ -55,14 +56,18 @@ _ERRORS = {
 }
 
 
-def create_app(networks: Networks, hosts: Iterable[str] = (), any_address: bool = False) -> ASGIApp:
+def create_app(
+    networks: Networks, hosts: Iterable[str] = (), any_address: bool = False, limits: Limits | None = None
+) -> ASGIApp:
     """Build the application, with the checks of :mod:`paircaps.serve.middleware` around it.
 
     Args:
         networks: networks that answer requests.
         hosts: host names of this server that requests may use, besides those of this machine.
         any_address: whether requests may use any numeric address too.
+        limits: bounds of the server; the usual ones if None.
     """
+    limits = limits or Limits()
     app = FastAPI(
         title="paircaps",
         version=paircaps.__version__,
@@ -70,25 +75,30 @@ def create_app(networks: Networks, hosts: Iterable[str] = (), any_address: bool 
         docs_url=None,  # FastAPI's pages load scripts from other sites; /docs is our own
         redoc_url=None,
     )
-    _add_interface(app, networks)
+    _add_interface(app, networks, limits)
     _add_pages(app)
     _add_errors(app)
-    return RequestGuard(app, hosts, any_address)
+    return RequestGuard(app, limits, hosts, any_address)
 
 
-def _add_interface(app: FastAPI, networks: Networks) -> None:
+def _add_interface(app: FastAPI, networks: Networks, limits: Limits) -> None:
     """Add the calls of the JSON interface."""
 
     @app.get("/api/models", summary="List all networks")
     async def models() -> Models:
-        return Models(models=networks.facts, largest=LARGEST - SMALL)
+        return Models(models=networks.facts, largest=limits.largest - limits.small)
 
-    @app.post("/api/predict", summary="Predict the class of a picture", responses=_ERRORS)  # pyright: ignore[reportArgumentType]
+    @app.post(
+        "/api/predict",
+        summary="Predict the class of a picture",
+        description=f"A request has at most {limits.largest >> 20} MB.",
+        responses=_ERRORS,  # pyright: ignore[reportArgumentType]
+    )
     async def predict(
         request: Request,
         file: Annotated[
             UploadFile,
-            File(description=f"PNG, JPEG, BMP or WebP picture; a request has at most {LARGEST >> 20} MB"),
+            File(description="PNG, JPEG, BMP or WebP picture"),
         ],
         model: Annotated[str | None, Form(description="name of a network; the first one if not given")] = None,
         label: Annotated[
