@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import resource
 import socket
 import threading
 import time
@@ -14,7 +15,7 @@ from serve.conftest import multipart
 from serve.pictures import as_file, seven
 
 from paircaps.bench.serve import running
-from paircaps.serve.limits import Limits, fitting_connections
+from paircaps.serve.limits import Limits, allow_connections
 
 LIMITS = Limits(
     first_byte_seconds=2.0,
@@ -284,12 +285,13 @@ def test_a_response_that_is_never_read_is_given_up(hasty):
                 deaf.sendall(request * 1000)
 
 
-def test_connections_leave_room_for_the_files_of_their_bodies(monkeypatch):
-    import resource
-
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 1024))
-    assert fitting_connections(512) == 96
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (4096, 4096))
-    assert fitting_connections(512) == 512
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert fitting_connections(512) == 512
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised", "connections"),
+    [(256, 356, 356, 146), (256, 4096, 1064, 500), (4096, 4096, None, 500), (-1, -1, None, 500), (256, -1, 1064, 500)],
+)
+def test_connections_leave_room_for_the_files_of_their_bodies(monkeypatch, soft, hard, raised, connections):
+    found = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, bounds: found.append(bounds))
+    assert allow_connections(500) == connections
+    assert found == ([] if raised is None else [(raised, hard)])

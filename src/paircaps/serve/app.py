@@ -53,6 +53,7 @@ _ERRORS = {
     408: {"model": Problem, "description": "The request was not complete in time."},
     413: {"model": Problem, "description": "The request is too large."},
     422: {"model": Problem, "description": "A field is missing or of the wrong type."},
+    503: {"model": Problem, "description": "There are too many requests at the same time."},
 }
 
 
@@ -84,7 +85,9 @@ def create_app(
 def _add_interface(app: FastAPI, networks: Networks, limits: Limits) -> None:
     """Add the calls of the JSON interface."""
 
-    @app.get("/api/models", summary="List all networks")
+    without_body = {status: _ERRORS[status] for status in (403, 413, 503)}
+
+    @app.get("/api/models", summary="List all networks", responses=without_body)  # pyright: ignore[reportArgumentType]
     async def models() -> Models:
         return Models(models=networks.facts, largest=limits.largest - limits.small)
 
@@ -98,7 +101,7 @@ def _add_interface(app: FastAPI, networks: Networks, limits: Limits) -> None:
         request: Request,
         file: Annotated[
             UploadFile,
-            File(description="PNG, JPEG, BMP or WebP picture"),
+            File(description="PNG, JPEG, BMP or WebP picture", json_schema_extra={"minLength": 1}),
         ],
         model: Annotated[str | None, Form(description="name of a network; the first one if not given")] = None,
         label: Annotated[

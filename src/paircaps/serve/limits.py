@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 from dataclasses import dataclass
 
+_OTHER_DESCRIPTORS = 64
 
 @dataclass(frozen=True)
 class Limits:
@@ -21,7 +22,7 @@ class Limits:
         grace_seconds: first seconds of a body, in which it may come as slowly as it likes.
         least_rate: bytes a second of a body after that, on average since its beginning.
         response_seconds: seconds that a client may take to read a response.
-        connections: most connections at the same time; see :func:`fitting_connections`.
+        connections: most connections at the same time; see :func:`allow_connections`.
         connections_per_address: most connections of one address. Above either number, the connection that has waited
             the longest is dropped.
         fresh_seconds: age below which a connection counts as new: older ones are dropped before it.
@@ -41,18 +42,23 @@ class Limits:
     grace_seconds: float = 1.0
     least_rate: int = 8 << 10
     response_seconds: float = 60.0
-    connections: int = 512
-    connections_per_address: int = 256
+    connections: int = 1024
+    connections_per_address: int = 768
     fresh_seconds: float = 1.0
     small_at_once: int = 8
     body_memory: int = 64 << 10
     all_bodies: int = 256 << 20
 
 
-def fitting_connections(wanted: int) -> int:
-    """Number of connections that this process can hold: at most the wanted one, and two descriptors for each.
+def allow_connections(wanted: int) -> int:
+    """Raise this process's bound of open files for a number of connections, and return how many it can hold.
 
-    The second one is the temporary file of its body; 64 are left for everything else.
+    Each takes two descriptors: its socket, and the temporary file of a large body. Some are left for everything else.
     """
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return wanted if most == resource.RLIM_INFINITY else max(8, min(wanted, (most - 64) // 2))
+    needed = 2 * wanted + _OTHER_DESCRIPTORS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return wanted
+    soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(8, min(wanted, (soft - _OTHER_DESCRIPTORS) // 2))

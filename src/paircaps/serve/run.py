@@ -18,7 +18,7 @@ import uvicorn
 from paircaps.errors import PaircapsError
 from paircaps.serve.app import create_app
 from paircaps.serve.connections import guarded_protocol
-from paircaps.serve.limits import Limits, fitting_connections
+from paircaps.serve.limits import Limits, allow_connections
 from paircaps.serve.networks import Networks
 
 _MMAP_THRESHOLD = -3
@@ -66,7 +66,7 @@ def create_server(
         limits: bounds of what clients may take; the usual ones if None.
     """
     limits = limits or Limits()
-    limits = replace(limits, connections=fitting_connections(limits.connections))
+    limits = replace(limits, connections=allow_connections(limits.connections))
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
     _return_freed_memory()
     networks = Networks(folders)
