@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import FastAPI, File, Form, Request, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from pydantic.json_schema import SkipJsonSchema
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
@@ -42,6 +43,9 @@ FILES = (
     "docs.js",
     "icon.svg",
 )
+
+_NotGiven = SkipJsonSchema[None]
+"""Type of a field of a form that is not there. A form has no null, so the schema must not allow it."""
 
 _ERRORS = {
     400: {
@@ -103,20 +107,20 @@ def _add_interface(app: FastAPI, networks: Networks, limits: Limits) -> None:
             UploadFile,
             File(description="PNG, JPEG, BMP or WebP picture", json_schema_extra={"minLength": 1}),
         ],
-        model: Annotated[str | None, Form(description="name of a network; the first one if not given")] = None,
+        model: Annotated[str | _NotGiven, Form(description="name of a network; the first one if not given")] = None,
         label: Annotated[
-            str | None,
+            str | _NotGiven,
             Form(
                 alias="class",
                 description="class whose pose and agreement are returned; the most active one if not given",
             ),
         ] = None,
         fit: Annotated[
-            Fit | None,
+            Fit | _NotGiven,
             Form(description="how a picture of another aspect ratio is fitted; as in the training if not given"),
         ] = None,
         invert: Annotated[
-            bool | None,
+            bool | _NotGiven,
             Form(
                 description="exchange dark and light or not; if not given, networks of light digits on dark ground "
                 "invert pictures that are light at their edges"
