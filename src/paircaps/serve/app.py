@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from importlib import resources
-from typing import Annotated
+from typing import Annotated, get_args
 
 from fastapi import FastAPI, File, Form, Request, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import WithJsonSchema
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
@@ -44,8 +44,10 @@ FILES = (
     "icon.svg",
 )
 
-_NotGiven = SkipJsonSchema[None]
-"""Type of a field of a form that is not there. A form has no null, so the schema must not allow it."""
+# Fields of a form that may be missing. A form has no null: the schema must not allow it, as it would for None.
+_Text = Annotated[str | None, WithJsonSchema({"type": "string"})]
+_Fit = Annotated[Fit | None, WithJsonSchema({"type": "string", "enum": list(get_args(Fit))})]
+_Flag = Annotated[bool | None, WithJsonSchema({"type": "boolean"})]
 
 _ERRORS = {
     400: {
@@ -107,20 +109,20 @@ def _add_interface(app: FastAPI, networks: Networks, limits: Limits) -> None:
             UploadFile,
             File(description="PNG, JPEG, BMP or WebP picture", json_schema_extra={"minLength": 1}),
         ],
-        model: Annotated[str | _NotGiven, Form(description="name of a network; the first one if not given")] = None,
+        model: Annotated[_Text, Form(description="name of a network; the first one if not given")] = None,
         label: Annotated[
-            str | _NotGiven,
+            _Text,
             Form(
                 alias="class",
                 description="class whose pose and agreement are returned; the most active one if not given",
             ),
         ] = None,
         fit: Annotated[
-            Fit | _NotGiven,
+            _Fit,
             Form(description="how a picture of another aspect ratio is fitted; as in the training if not given"),
         ] = None,
         invert: Annotated[
-            bool | _NotGiven,
+            _Flag,
             Form(
                 description="exchange dark and light or not; if not given, networks of light digits on dark ground "
                 "invert pictures that are light at their edges"
