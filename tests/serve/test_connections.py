@@ -263,7 +263,9 @@ def test_a_crowd_of_every_kind_keeps_no_honest_client_from_its_answer(hasty):
         for connection in bodies:
             connection.sendall(head(1_000_000))
         with dripping(*headers, *bodies), ThreadPoolExecutor(16) as clients:
-            statuses = list(clients.map(lambda number: upload(hasty, large_picture() if number % 2 else None), range(64)))
+            statuses = list(
+                clients.map(lambda number: upload(hasty, large_picture() if number % 2 else None), range(64))
+            )
         assert set(statuses) == {200}
         for connection in (*idle, *headers, *bodies):
             rest(connection)

@@ -157,7 +157,10 @@ def test_a_length_is_believed_only_if_nothing_else_is_said(headers, length):
 
 
 def test_where_a_server_listens_everywhere_numbers_are_names():
-    open_one, closed = RequestGuard(None, Limits(), ["0.0.0.0"], any_address=True), RequestGuard(None, Limits(), ["box.example"])
+    open_one, closed = (
+        RequestGuard(None, Limits(), ["0.0.0.0"], any_address=True),
+        RequestGuard(None, Limits(), ["box.example"]),
+    )
     assert open_one._refusal({"host": "192.168.1.7:8000"}) is None
     assert open_one._refusal({"host": "[fe80::1]:8000"}) is None
     assert open_one._refusal({"host": "evil.example"}) is not None

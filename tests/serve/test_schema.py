@@ -5,10 +5,11 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
+from serve.pictures import as_file, seven
 
 OPERATIONS = [("GET", "/api/models"), ("POST", "/api/predict"), ("POST", "/api/draw")]
 CASES = 25
-"""Requests of each operation and each kind, right and wrong: 150 in all."""
+"""Requests of each test below: 150 in all."""
 
 load_all_checks()
 CHECKED = CHECKS.get_by_names(
@@ -29,8 +30,8 @@ def schema(port):
     return schemathesis.openapi.from_url(f"http://127.0.0.1:{port}/openapi.json")
 
 
-def try_out(operation, mode, check):
-    """Send requests of one kind that are made from the schema, the same ones every time."""
+def try_out(operation, mode, check, **fields):
+    """Send requests of one kind that are made from the schema, the same ones every time, with some fields as given."""
 
     @settings(
         max_examples=CASES,
@@ -42,6 +43,8 @@ def try_out(operation, mode, check):
     )
     @given(operation.as_strategy(generation_mode=mode))
     def run(case):
+        if fields:
+            case.body.update(fields)
         response = case.call(timeout=60)
         case.validate_response(response, checks=CHECKED)
         check(response)
@@ -61,6 +64,14 @@ def test_what_the_schema_allows_is_accepted_or_the_schema_says_why_not(schema, m
         assert "empty" not in response.text, "the schema has a least length"
 
     try_out(schema[path][method], GenerationMode.POSITIVE, check)
+
+
+def test_a_picture_with_fields_that_the_schema_allows_is_answered(schema):
+    def check(response):
+        assert response.status_code in (200, 404), response.text  # 404: no such model or class
+
+    operation = schema["/api/predict"]["POST"]
+    try_out(operation, GenerationMode.POSITIVE, check, file=as_file(seven()))
 
 
 @pytest.mark.parametrize(("method", "path"), OPERATIONS[1:])

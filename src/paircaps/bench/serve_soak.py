@@ -289,8 +289,16 @@ def as_markdown(result: dict[str, Any]) -> str:
     goals = [
         Goal("uploads and pages without an answer", 0, missing),
         Goal("seconds of a round, attacked over quiet", 2, attacked["seconds"] / quiet["seconds"]),
-        Goal(f"MB of memory after the attack above the {before['megabytes']:.0f} before", 50, after["megabytes"] - before["megabytes"]),
-        Goal(f"descriptors after the attack above the {before['descriptors']} before", 0, after["descriptors"] - before["descriptors"]),
+        Goal(
+            f"MB of memory after the attack above the {before['megabytes']:.0f} before",
+            50,
+            after["megabytes"] - before["megabytes"],
+        ),
+        Goal(
+            f"descriptors after the attack above the {before['descriptors']} before",
+            0,
+            after["descriptors"] - before["descriptors"],
+        ),
     ]
     lines += ["", *goals_as_markdown(goals), ""]
     lines.append(
@@ -332,8 +340,12 @@ def draw(result: dict[str, Any]) -> bytes:
     at = [found["at"] / 60 for found in samples]
     # response times
     middles = [(found["at"] + found["seconds"] / 2) / 60 for found in rounds]
-    times.plot(middles, [found["median"] for found in rounds], "o-", markersize=3, color="#2f6fb2", label="an upload, median")
-    times.plot(middles, [found["worst"] for found in rounds], "o:", markersize=3, color="#6b7280", label="an upload, worst")
+    times.plot(
+        middles, [found["median"] for found in rounds], "o-", markersize=3, color="#2f6fb2", label="an upload, median"
+    )
+    times.plot(
+        middles, [found["worst"] for found in rounds], "o:", markersize=3, color="#6b7280", label="an upload, worst"
+    )
     times.plot(at, [found["page"] for found in samples], color="#d98c1f", linewidth=1, label="the page")
     times.set_yscale("log")
     times.set_ylabel("ms until the answer", fontsize=9)
@@ -355,5 +367,7 @@ def draw(result: dict[str, Any]) -> bytes:
     times.legend(fontsize=8, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0), frameon=False)
     crowd = result["crowd"]
     hostile = crowd["idle"] + crowd["slow_headers"] + crowd["slow_bodies"]
-    figure.suptitle(f"{crowd['honest']} honest clients, beside {hostile} hostile connections in the middle", fontsize=11)
+    figure.suptitle(
+        f"{crowd['honest']} honest clients, beside {hostile} hostile connections in the middle", fontsize=11
+    )
     return as_png(figure)

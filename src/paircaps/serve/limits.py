@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 _OTHER_DESCRIPTORS = 64
 
+
 @dataclass(frozen=True)
 class Limits:
     """Bounds of a server.

@@ -49,9 +49,7 @@ class RequestGuard:
         any_address: whether requests may use any numeric address too, as when the server listens on all addresses.
     """
 
-    def __init__(
-        self, app: ASGIApp, limits: Limits, hosts: Iterable[str] = (), any_address: bool = False
-    ) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits, hosts: Iterable[str] = (), any_address: bool = False) -> None:
         self.app, self.limits = app, limits
         self.hosts = {host.lower().strip("[]") for host in (*LOCAL, *hosts)}
         self.any_address = any_address

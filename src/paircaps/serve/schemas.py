@@ -11,6 +11,7 @@ LARGEST_POSE_VALUE = 1e6
 
 _POSE_VALUES: dict[str, JsonValue] = {"minimum": -LARGEST_POSE_VALUE, "maximum": LARGEST_POSE_VALUE}
 
+
 class Slider(BaseModel):
     """A dimension of the pose of a class, which a slider moves."""
 
