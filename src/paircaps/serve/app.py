@@ -90,7 +90,6 @@ def create_app(
 
 def _add_interface(app: FastAPI, networks: Networks, limits: Limits) -> None:
     """Add the calls of the JSON interface."""
-
     without_body = {status: _ERRORS[status] for status in (403, 413, 503)}
 
     @app.get("/api/models", summary="List all networks", responses=without_body)  # pyright: ignore[reportArgumentType]

@@ -1,4 +1,4 @@
-"""Bodies of requests: received whole before anything is computed, at a least rate, and within bounds of memory and disk."""
+"""Bodies of requests: received whole before anything is computed, at a least rate, in bounded memory and disk."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Body:
     def __init__(self, limits: Limits) -> None:
         self.size = 0
         self.complete = False
-        self._file = SpooledTemporaryFile(limits.body_memory)  # noqa: SIM115: it is closed by close()
+        self._file = SpooledTemporaryFile(limits.body_memory)  # noqa: SIM115
 
     @property
     def closed(self) -> bool:

@@ -168,9 +168,10 @@ class GuardedProtocol(H11Protocol):
     def _end(self, status: int, detail: str) -> None:
         """Respond with an error, in place of a request that never was complete, and close the connection."""
         body = json.dumps({"detail": detail}).encode()
-        head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        first = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"
+        headers = ["Content-Type: application/json", f"Content-Length: {len(body)}", "Connection: close"]
         if not self.transport.is_closing():
-            self.transport.write(f"{head}Connection: close\r\n\r\n".encode() + body)
+            self.transport.write("\r\n".join([first, *headers, "", ""]).encode() + body)
             self.transport.close()
 
     def _set_header_timer(self, seconds: float, then: Callable[[], object]) -> None:

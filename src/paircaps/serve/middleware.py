@@ -1,4 +1,4 @@
-"""Checks of requests before they reach the application: where they come from, how large and slow they are, whose turn it is.
+"""Checks of requests before they reach the application: origin, size, pace, and whose turn it is.
 
 Pages of other sites must not use a server on this machine. A request from such a page names its site in ``Origin``. A
 request by a foreign host name that resolves to this machine (DNS rebinding) has that name in ``Host``. Both are
