@@ -283,12 +283,12 @@ def as_markdown(result: dict[str, Any]) -> str:
             f"{found['worst']:.0f} | {found['page']:.0f} | {found['page_worst']:.0f} | "
             f"{found['megabytes']:.0f} | {found['descriptors']} |"
         )
-    quiet, attacked, _ = phases.values()
+    quiet = statistics.median(found["seconds"] for found in result["rounds"] if found["phase"] != "attacked")
     before, after = result["at_rest"]
     missing = sum(found["uploads"] - found["answered"] + found["pages_missing"] for found in phases.values())
     goals = [
         Goal("uploads and pages without an answer", 0, missing),
-        Goal("seconds of a round, attacked over quiet", 2, attacked["seconds"] / quiet["seconds"]),
+        Goal("seconds of a round, attacked over quiet", 2, phases["attacked"]["seconds"] / quiet),
         Goal(
             f"MB of memory after the attack above the {before['megabytes']:.0f} before",
             50,
