@@ -28,6 +28,7 @@ include_patterns = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "LOG.md",
+    "SECURITY.md",
     "docs/**",
     "results/*.md",
     "results/**/*.md",

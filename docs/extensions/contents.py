@@ -18,7 +18,7 @@ CONTENTS = {
             *("docs/equations", "docs/architecture"),
         ],
         "Results": ["results/report", "docs/experiments/README", "results/README", "LOG"],
-        "Project": ["CONTRIBUTING", "CHANGELOG"],
+        "Project": ["CONTRIBUTING", "SECURITY", "CHANGELOG"],
     },
     "docs/experiments/README": {"": ["fig4", "fig5", "table1", "table2", "table3", "table5", "table6", "queue"]},
     "docs/api/README": {
@@ -38,6 +38,7 @@ CONTENTS = {
             *("bench/table1", "bench/layer", "bench/scaling", "bench/tiles", "Training speed <bench/train>"),
             *("Precision <bench/train-precision>", "Profile <bench/train-profile>", "bench/channels_last"),
             *("A busy machine <bench/busy>", "Data <bench/data>", "The page <bench/serve>"),
+            "The page under attack <bench/serve-soak>",
         ],
     },
 }

@@ -73,3 +73,15 @@ def test_answers_are_not_held_back_for_forty_milliseconds():
     """asyncio turns Nagle's algorithm off only where a socket says that it is one of TCP."""
     with listen("127.0.0.1", 0) as listening:
         assert listening.proto == socket.IPPROTO_TCP
+
+
+def test_a_picture_is_drawn_of_a_soak_alone(run, model, tmp_path):
+    code, _, err = run("bench", "serve", model, "-o", tmp_path / "serve.png")
+    assert code == 1
+    assert "there is no picture of this" in err
+
+
+def test_a_soak_has_a_length(run, model):
+    code, _, err = run("bench", "serve", model, "--soak", "--minutes", "0")
+    assert code == 2
+    assert "--minutes" in err

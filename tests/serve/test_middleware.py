@@ -1,25 +1,20 @@
 """Who may ask, and how much."""
 
-import asyncio
 import socket
-import time
 
 import pytest
 from serve.conftest import multipart
 from serve.pictures import as_file, seven
 
 from paircaps.serve import middleware
+from paircaps.serve.limits import Limits
 from paircaps.serve.middleware import RequestGuard
 
 
-def raw(port, request, pause=0.0, then=b""):
+def raw(port, request):
     """Send bytes as they are; whatever is answered, up to the end of the connection or a second of silence."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
         connection.sendall(request)
-        if pause:
-            time.sleep(pause)
-        if then:
-            connection.sendall(then)
         answer = b""
         while b"}" not in answer.partition(b"\r\n\r\n")[2]:
             part = connection.recv(65536)
@@ -121,35 +116,6 @@ def test_a_length_that_is_too_small_cuts_the_picture_off(port):
     assert 400 <= status_of(answer) < 500
 
 
-def test_a_length_that_is_too_large_is_waited_for_but_not_for_ever(port, monkeypatch):
-    monkeypatch.setattr(middleware, "IDLE", 0.5)
-    body, kind = multipart(as_file(seven()))
-    begin = time.monotonic()
-    answer = raw(port, head_of(port, kind, len(body) + 1000) + body)
-    assert status_of(answer) == 408
-    assert time.monotonic() - begin < 10
-
-
-def test_a_client_that_drips_is_ended_at_last(port, monkeypatch):
-    monkeypatch.setattr(middleware, "LONGEST", 0.5)
-    monkeypatch.setattr(middleware, "IDLE", 5.0)
-    body, kind = multipart(as_file(seven()))
-    answer = raw(port, head_of(port, kind, len(body)) + body[:10], pause=1.0)
-    assert status_of(answer) == 408
-    assert b"it took more than 0.5 seconds" in answer
-
-
-def test_waiting_for_a_turn_is_not_the_clients_fault():
-    class Now:
-        async def __call__(self):
-            return {"type": "http.request", "body": b"x"}
-
-    bounded = middleware._BoundedReceive(Now(), 10)
-    time.sleep(0.05)
-    assert bounded.begin is None
-    assert asyncio.run(bounded())["body"] == b"x"
-
-
 def test_a_client_that_hangs_up_is_forgotten(port, ask):
     body, kind = multipart(as_file(seven()))
     with socket.create_connection(("127.0.0.1", port)) as connection:
@@ -158,8 +124,7 @@ def test_a_client_that_hangs_up_is_forgotten(port, ask):
 
 
 @pytest.mark.parametrize("length", ["-5", "1e9", "abc", "99999999999999999999"])
-def test_lengths_that_are_none_are_refused(port, length, monkeypatch):
-    monkeypatch.setattr(middleware, "IDLE", 0.5)
+def test_lengths_that_are_none_are_refused(port, length):
     _, kind = multipart(b"")
     assert 400 <= status_of(raw(port, head_of(port, kind, length))) < 500
 
@@ -192,7 +157,10 @@ def test_a_length_is_believed_only_if_nothing_else_is_said(headers, length):
 
 
 def test_where_a_server_listens_everywhere_numbers_are_names():
-    open_one, closed = RequestGuard(None, ["0.0.0.0"], any_address=True), RequestGuard(None, ["box.example"])
+    open_one, closed = (
+        RequestGuard(None, Limits(), ["0.0.0.0"], any_address=True),
+        RequestGuard(None, Limits(), ["box.example"]),
+    )
     assert open_one._refusal({"host": "192.168.1.7:8000"}) is None
     assert open_one._refusal({"host": "[fe80::1]:8000"}) is None
     assert open_one._refusal({"host": "evil.example"}) is not None

@@ -6,11 +6,11 @@ import http.client
 import io
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -20,6 +20,9 @@ from paircaps.bench.goals import Goal, goals_as_markdown
 from paircaps.bench.timing import interleaved, silent
 from paircaps.model_files import find_models, save_model
 from paircaps.network import Network, NetworkSpec, Preparation
+
+if TYPE_CHECKING:  # uvicorn is imported when a server is started
+    from paircaps.serve.limits import Limits
 
 AT_MOST = 100.0
 """Response time in milliseconds above which drawing feels slow."""
@@ -37,7 +40,7 @@ def bench_serve(folders: list[Path], repeats: int = 40, say: Say = silent) -> di
         say: called with each progress line.
     """
     with TemporaryDirectory() as scratch:
-        found = find_models(folders) if folders else _untrained(Path(scratch))
+        found = find_models(folders) if folders else save_untrained(Path(scratch))
         say(f"answers of {', '.join(found)}")
         threads = torch.get_num_threads()
         try:
@@ -76,8 +79,13 @@ def as_markdown(result: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _untrained(scratch: Path) -> dict[str, Path]:
-    """Save networks with random weights, and return their folders by name."""
+def save_untrained(scratch: Path, names: Collection[str] = ()) -> dict[str, Path]:
+    """Save networks with random weights, and return their folders by name.
+
+    Args:
+        scratch: where to save them.
+        names: which of them; all if empty.
+    """
     digits = tuple("0123456789")
     kinds = {
         "small fm": ("resnet-caps-small", 40, {"routing": "fm"}),
@@ -88,7 +96,8 @@ def _untrained(scratch: Path) -> dict[str, Path]:
         "capsnet fm": ("capsnet", 28, {"routing": "fm"}),
     }
     folders = {}
-    for name, (model, side, options) in kinds.items():
+    for name in names or kinds:
+        model, side, options = kinds[name]
         spec = NetworkSpec(
             model,
             {"num_classes": 10, "image_size": side, **options},
@@ -103,19 +112,20 @@ def _untrained(scratch: Path) -> dict[str, Path]:
 
 
 @contextmanager
-def running(folders: Mapping[str, Path], measure: bool = False) -> Iterator[int]:
+def running(folders: Mapping[str, Path], measure: bool = False, limits: Limits | None = None) -> Iterator[int]:
     """Run a server in a thread of this process for the duration of a ``with`` block, and give its port.
 
     Args:
         folders: folders of trained networks, by name.
         measure: whether it measures the sliders of the page in its first seconds.
+        limits: bounds of what clients may take; the usual ones if None.
     """
     import uvicorn
 
     from paircaps.serve.run import create_server, listen
 
     with listen("127.0.0.1", 0) as listening:
-        serving: uvicorn.Server = create_server(folders, "127.0.0.1", (), measure)
+        serving: uvicorn.Server = create_server(folders, "127.0.0.1", (), measure, limits)
         thread = threading.Thread(target=serving.run, args=([listening],), daemon=True)
         thread.start()
         try:
@@ -127,7 +137,7 @@ def running(folders: Mapping[str, Path], measure: bool = False) -> Iterator[int]
 
 def _cases(found: Mapping[str, Path], connection: http.client.HTTPConnection) -> dict[str, Callable[[], object]]:
     """Requests to time, by name."""
-    stroke = _stroke()
+    stroke = draw_stroke()
     models = json.loads(_request(connection, "GET", "/api/models"))["models"]
     cases: dict[str, Callable[[], object]] = {}
     for facts in models:
@@ -146,7 +156,7 @@ def _cases(found: Mapping[str, Path], connection: http.client.HTTPConnection) ->
     return cases
 
 
-def _stroke() -> bytes:
+def draw_stroke() -> bytes:
     """PNG file of a seven as it is drawn on the page."""
     from PIL import Image, ImageDraw
 
@@ -159,11 +169,16 @@ def _stroke() -> bytes:
 
 def _post(connection: http.client.HTTPConnection, picture: bytes, model: str, *, compare: bool) -> bytes:
     """Send a picture as a multipart form and return the response."""
-    fields = {"model": model, "compare": str(compare).lower()}
+    body, kind = picture_form(picture, {"model": model, "compare": str(compare).lower()})
+    return _request(connection, "POST", "/api/predict", body, kind)
+
+
+def picture_form(picture: bytes, fields: Mapping[str, str]) -> tuple[bytes, str]:
+    """Multipart form with a picture and other fields: its bytes, and its content type."""
     parts = [f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n' for k, v in fields.items()]
     head = f'--{_BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="drawing.png"\r\n\r\n'
     body = "".join(parts).encode() + head.encode() + picture + f"\r\n--{_BOUNDARY}--\r\n".encode()
-    return _request(connection, "POST", "/api/predict", body, f"multipart/form-data; boundary={_BOUNDARY}")
+    return body, f"multipart/form-data; boundary={_BOUNDARY}"
 
 
 def _request(

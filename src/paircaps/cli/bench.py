@@ -55,10 +55,13 @@ def run_scaling(options: argparse.Namespace) -> int:
 
 
 def run_serve(options: argparse.Namespace) -> int:
-    """Measure the time until a server has answered."""
-    require_places(options.out)
-    from paircaps.bench import serve
+    """Measure the time until a server has answered, alone or under attack."""
+    require_places(options.out, picture=options.soak)
+    from paircaps.bench import serve, serve_soak
 
+    if options.soak:
+        result = serve_soak.bench_soak(options.folders, 60.0 * options.minutes, say=_say)
+        return show_result(result, serve_soak.as_markdown, options, serve_soak.draw)
     return show_result(serve.bench_serve(options.folders, options.repeats, _say), serve.as_markdown, options)
 
 

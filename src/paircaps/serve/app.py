@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from importlib import resources
-from typing import Annotated
+from typing import Annotated, get_args
 
 from fastapi import FastAPI, File, Form, Request, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from pydantic import WithJsonSchema
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 import paircaps
 from paircaps.errors import PaircapsError
 from paircaps.pictures import Fit
-from paircaps.serve.middleware import LARGEST, SMALL, RequestGuard
+from paircaps.serve.limits import Limits
+from paircaps.serve.middleware import RequestGuard
 from paircaps.serve.networks import Networks, UnknownNameError
 from paircaps.serve.schemas import Drawing, Models, PoseToDraw, PredictionResponse, Problem
 
@@ -42,6 +44,11 @@ FILES = (
     "icon.svg",
 )
 
+# Fields of a form that may be missing. A form has no null: the schema must not allow it, as it would for None.
+_Text = Annotated[str | None, WithJsonSchema({"type": "string"})]
+_Fit = Annotated[Fit | None, WithJsonSchema({"type": "string", "enum": list(get_args(Fit))})]
+_Flag = Annotated[bool | None, WithJsonSchema({"type": "boolean"})]
+
 _ERRORS = {
     400: {
         "model": Problem,
@@ -52,17 +59,22 @@ _ERRORS = {
     408: {"model": Problem, "description": "The request was not complete in time."},
     413: {"model": Problem, "description": "The request is too large."},
     422: {"model": Problem, "description": "A field is missing or of the wrong type."},
+    503: {"model": Problem, "description": "There are too many requests at the same time."},
 }
 
 
-def create_app(networks: Networks, hosts: Iterable[str] = (), any_address: bool = False) -> ASGIApp:
+def create_app(
+    networks: Networks, hosts: Iterable[str] = (), any_address: bool = False, limits: Limits | None = None
+) -> ASGIApp:
     """Build the application, with the checks of :mod:`paircaps.serve.middleware` around it.
 
     Args:
         networks: networks that answer requests.
         hosts: host names of this server that requests may use, besides those of this machine.
         any_address: whether requests may use any numeric address too.
+        limits: bounds of the server; the usual ones if None.
     """
+    limits = limits or Limits()
     app = FastAPI(
         title="paircaps",
         version=paircaps.__version__,
@@ -70,40 +82,46 @@ def create_app(networks: Networks, hosts: Iterable[str] = (), any_address: bool 
         docs_url=None,  # FastAPI's pages load scripts from other sites; /docs is our own
         redoc_url=None,
     )
-    _add_interface(app, networks)
+    _add_interface(app, networks, limits)
     _add_pages(app)
     _add_errors(app)
-    return RequestGuard(app, hosts, any_address)
+    return RequestGuard(app, limits, hosts, any_address)
 
 
-def _add_interface(app: FastAPI, networks: Networks) -> None:
+def _add_interface(app: FastAPI, networks: Networks, limits: Limits) -> None:
     """Add the calls of the JSON interface."""
+    without_body = {status: _ERRORS[status] for status in (403, 413, 503)}
 
-    @app.get("/api/models", summary="List all networks")
+    @app.get("/api/models", summary="List all networks", responses=without_body)  # pyright: ignore[reportArgumentType]
     async def models() -> Models:
-        return Models(models=networks.facts, largest=LARGEST - SMALL)
+        return Models(models=networks.facts, largest=limits.largest - limits.small)
 
-    @app.post("/api/predict", summary="Predict the class of a picture", responses=_ERRORS)  # pyright: ignore[reportArgumentType]
+    @app.post(
+        "/api/predict",
+        summary="Predict the class of a picture",
+        description=f"A request has at most {limits.largest >> 20} MB.",
+        responses=_ERRORS,  # pyright: ignore[reportArgumentType]
+    )
     async def predict(
         request: Request,
         file: Annotated[
             UploadFile,
-            File(description=f"PNG, JPEG, BMP or WebP picture; a request has at most {LARGEST >> 20} MB"),
+            File(description="PNG, JPEG, BMP or WebP picture", json_schema_extra={"minLength": 1}),
         ],
-        model: Annotated[str | None, Form(description="name of a network; the first one if not given")] = None,
+        model: Annotated[_Text, Form(description="name of a network; the first one if not given")] = None,
         label: Annotated[
-            str | None,
+            _Text,
             Form(
                 alias="class",
                 description="class whose pose and agreement are returned; the most active one if not given",
             ),
         ] = None,
         fit: Annotated[
-            Fit | None,
+            _Fit,
             Form(description="how a picture of another aspect ratio is fitted; as in the training if not given"),
         ] = None,
         invert: Annotated[
-            bool | None,
+            _Flag,
             Form(
                 description="exchange dark and light or not; if not given, networks of light digits on dark ground "
                 "invert pictures that are light at their edges"

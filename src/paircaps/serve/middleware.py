@@ -1,4 +1,4 @@
-"""Checks of requests before they reach the application: where they come from, and how large and slow they are.
+"""Checks of requests before they reach the application: origin, size, pace, and whose turn it is.
 
 Pages of other sites must not use a server on this machine. A request from such a page names its site in ``Origin``. A
 request by a foreign host name that resolves to this machine (DNS rebinding) has that name in ``Host``. Both are
@@ -11,24 +11,16 @@ import asyncio
 import ipaddress
 import json
 import re
-import time
 from collections.abc import Iterable
 
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-LARGEST, SMALL = 8 << 20, 256 << 10
-"""Largest size in bytes of a request with a picture, and of any other request."""
+from paircaps.serve.bodies import Bodies, Body, RefusedError, discard
+from paircaps.serve.limits import Limits
+from paircaps.serve.turns import Turns
 
 PICTURES = "/api/predict"
 """Path of requests with a picture."""
-
-_SMALL_AT_ONCE = 8
-"""Requests of at most SMALL bytes that are read at the same time. Larger requests, and those of unknown size, are read
-one at a time, and all others wait, so that memory is bounded."""
-
-IDLE, LONGEST = 10.0, 60.0
-"""Seconds that a request may pause, and seconds that it may take as a whole."""
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
 """Host names of this machine."""
@@ -47,17 +39,22 @@ _SECURITY_HEADERS = {
 class RequestGuard:
     """Middleware that refuses foreign hosts and origins, bounds requests, and adds security headers to responses.
 
+    The body of a request is received before the request takes a turn, and the response is sent after the turn: a slow
+    client keeps nobody waiting.
+
     Args:
         app: the application that gets the accepted requests.
+        limits: bounds of the server.
         hosts: host names of this server that requests may use, besides those of this machine.
         any_address: whether requests may use any numeric address too, as when the server listens on all addresses.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Iterable[str] = (), any_address: bool = False) -> None:
-        self.app = app
+    def __init__(self, app: ASGIApp, limits: Limits, hosts: Iterable[str] = (), any_address: bool = False) -> None:
+        self.app, self.limits = app, limits
         self.hosts = {host.lower().strip("[]") for host in (*LOCAL, *hosts)}
         self.any_address = any_address
-        self.small_turn, self.large_turn = asyncio.Semaphore(_SMALL_AT_ONCE), asyncio.Semaphore(1)
+        self.bodies = Bodies(limits)
+        self.small_turns, self.large_turns = Turns(limits.small_at_once), Turns(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request and pass it on, or respond with an error: the ASGI interface."""
@@ -65,26 +62,51 @@ class RequestGuard:
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return
+        try:
+            body = await self._receive_body(scope, receive)
+        except RefusedError as error:
+            if error.status == 413:
+                await discard(receive, self.limits)
+            await _refuse(send, error.status, error.detail)
+            return
+        if scope["method"] in ("GET", "HEAD"):
+            await self.app(scope, receive, _with_headers(send))
+        elif body is not None:
+            await self._answer_in_turn(scope, receive, send, body)
+
+    async def _receive_body(self, scope: Scope, receive: Receive) -> Body | None:
+        """Check the headers of a request and receive its body; None if the client hangs up, or nobody will read it.
+
+        Raises:
+            RefusedError: if the request is refused.
+        """
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         # where the request comes from
         refusal = self._refusal(headers)
         if refusal is not None:
-            await _refuse(send, 403, refusal)
-            return
+            raise RefusedError(403, refusal)
         # how large it claims to be
-        most = LARGEST if scope["path"] == PICTURES else SMALL
+        most = self.limits.largest if scope["path"] == PICTURES else self.limits.small
         length = _length(headers)
         if length is not None and length > most:
-            await _drain(receive)  # most clients read the response only after they have sent everything
-            await _refuse(send, 413, _too_large(f"{length:,} bytes are", most))
-            return
-        # pass it on, with bounds on what is really received; large requests wait for their turn
-        bounded, answered = _BoundedReceive(receive, most), _with_headers(send)
-        if scope["method"] in ("GET", "HEAD"):
-            await self.app(scope, bounded, answered)
-            return
-        async with self.small_turn if length is not None and length <= SMALL else self.large_turn:
-            await self.app(scope, bounded, answered)
+            raise RefusedError(413, f"{length:,} bytes are too many, {most:,} at most")
+        # how large and how slow it is
+        return None if scope["method"] in ("GET", "HEAD") else await self.bodies.receive(receive, most)
+
+    async def _answer_in_turn(self, scope: Scope, receive: Receive, send: Send, body: Body) -> None:
+        """Let the application answer a request when it is its turn, and send the response after that."""
+        turns = self.small_turns if body.size <= self.limits.small else self.large_turns
+        address = scope["client"][0] if scope.get("client") else ""
+        response: list[Message] = []
+        try:
+            async with turns.turn(address):
+                if await _has_left(receive):
+                    return
+                await self.app(scope, _Replay(body, receive), _collect(response))
+        finally:
+            self.bodies.release(body)
+        for message in response:
+            await _with_headers(send)(message)
 
     def _refusal(self, headers: dict[str, str]) -> str | None:
         """Reason why a request is refused for its Host or Origin; None if it is accepted."""
@@ -126,48 +148,45 @@ def _without_port(host: str) -> str:
     return (found[1] or found[2]) if found else ""
 
 
-def _too_large(what: str, most: int) -> str:
-    """Message for a request that is too large."""
-    return f"{what} too many, {most:,} at most"
-
-
-class _BoundedReceive:
-    """ASGI ``receive`` that fails when a request is too large or too slow.
+class _Replay:
+    """ASGI ``receive`` of a body that was received before.
 
     Args:
-        receive: the ``receive`` of the server.
-        most: largest size in bytes.
+        body: the body.
+        receive: the ``receive`` of the server, for what comes after the body.
     """
 
-    def __init__(self, receive: Receive, most: int) -> None:
-        self.receive, self.most, self.read = receive, most, 0
-        self.begin: float | None = None  # set at the first read: time spent waiting for a turn does not count
+    def __init__(self, body: Body, receive: Receive) -> None:
+        self.body, self.receive = body, receive
+        self.left = body.size
+        self.done = False
 
     async def __call__(self) -> Message:
-        """Receive the next message."""
-        self.begin = time.monotonic() if self.begin is None else self.begin
-        left = LONGEST - (time.monotonic() - self.begin)
-        try:
-            message = await asyncio.wait_for(self.receive(), max(min(IDLE, left), 0.01))
-        except TimeoutError:
-            why = f"nothing came for {IDLE:g} seconds" if left > IDLE else f"it took more than {LONGEST:g} seconds"
-            raise HTTPException(408, f"the request was not complete in time: {why}") from None
-        self.read += len(message.get("body", b""))
-        if self.read > self.most:
-            raise HTTPException(413, _too_large(f"more than {self.most:,} bytes are", self.most))
-        return message
+        """Next part of the body, then what the server says."""
+        if self.done:
+            return await self.receive()
+        content = self.body.read()
+        self.left -= len(content)
+        self.done = self.left <= 0
+        return {"type": "http.request", "body": content, "more_body": not self.done}
 
 
-async def _drain(receive: Receive) -> None:
-    """Read and discard a request to its end, or until it takes too long."""
-    bounded, more = _BoundedReceive(receive, LARGEST), True
-    while more:
-        bounded.read = 0  # what is discarded may be of any size
-        try:
-            message = await bounded()
-        except HTTPException:
-            return
-        more = message["type"] == "http.request" and message.get("more_body", False)
+async def _has_left(receive: Receive) -> bool:
+    """True if the client of a request whose body was received has hung up."""
+    try:
+        async with asyncio.timeout(0):
+            return (await receive())["type"] == "http.disconnect"
+    except TimeoutError:
+        return False
+
+
+def _collect(response: list[Message]) -> Send:
+    """Make a ``send`` that appends the messages of a response to a list."""
+
+    async def collect(message: Message) -> None:
+        response.append(message)
+
+    return collect
 
 
 def _with_headers(send: Send) -> Send:

@@ -28,13 +28,18 @@ from paircaps.models import count_parameters
 from paircaps.models.decoder import pick
 from paircaps.network import Network, most_active
 from paircaps.pictures import Fit, FittedPicture, PictureSource
-from paircaps.serve.schemas import AgreementMap, Drawing, ModelFacts, Opinion, PredictionResponse, Slider
+from paircaps.serve.schemas import (
+    LARGEST_POSE_VALUE,
+    AgreementMap,
+    Drawing,
+    ModelFacts,
+    Opinion,
+    PredictionResponse,
+    Slider,
+)
 
 MAX_MEMORY = 36 << 20
 """Largest memory in bytes that a picture may take while it is decoded."""
-
-LARGEST_POSE_VALUE = 1e6
-"""Largest absolute value in a pose that is drawn."""
 
 _SAMPLE_IMAGES = 512
 """Images that the ranges of poses are measured on."""

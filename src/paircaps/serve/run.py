@@ -9,6 +9,7 @@ import platform
 import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -16,13 +17,15 @@ import uvicorn
 
 from paircaps.errors import PaircapsError
 from paircaps.serve.app import create_app
+from paircaps.serve.connections import guarded_protocol
+from paircaps.serve.limits import Limits, allow_connections
 from paircaps.serve.networks import Networks
 
 _MMAP_THRESHOLD = -3
 """M_MMAP_THRESHOLD of malloc.h."""
 
-MOST_CLIENTS = 100
-"""Connections at the same time; further ones are refused with status 503, since each takes memory."""
+_BACKLOG = 128
+"""Connections that are accepted at once, before any of them is read; fewer than the fewest that a server may hold."""
 
 EVERYWHERE = ("0.0.0.0", "::")
 """Hosts that mean all addresses of this machine."""
@@ -47,7 +50,11 @@ def serve(
 
 
 def create_server(
-    folders: Mapping[str, Path], host: str, allowed: Iterable[str], measure: bool = True
+    folders: Mapping[str, Path],
+    host: str,
+    allowed: Iterable[str],
+    measure: bool = True,
+    limits: Limits | None = None,
 ) -> uvicorn.Server:
     """Load networks and build a server that is ready to run.
 
@@ -56,7 +63,10 @@ def create_server(
         host: name or address that the server will listen on.
         allowed: further host names that requests may use.
         measure: whether to measure the sliders of the page, which takes some seconds between the first requests.
+        limits: bounds of what clients may take; the usual ones if None.
     """
+    limits = limits or Limits()
+    limits = replace(limits, connections=allow_connections(limits.connections))
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
     _return_freed_memory()
     networks = Networks(folders)
@@ -64,17 +74,18 @@ def create_server(
     torch.set_num_threads(1)
     if measure:
         networks.measure_sliders()
-    app = create_app(networks, [host, *allowed], any_address=host in EVERYWHERE)
+    app = create_app(networks, [host, *allowed], any_address=host in EVERYWHERE, limits=limits)
     config = uvicorn.Config(
         app,
         log_level="error",  # requests, however malformed, are not logged
         access_log=False,
-        timeout_keep_alive=15,
+        timeout_keep_alive=limits.keep_alive_seconds,
         server_header=False,
         lifespan="off",
         ws="none",
         timeout_graceful_shutdown=2,
-        limit_concurrency=MOST_CLIENTS,
+        http=guarded_protocol(limits),
+        backlog=_BACKLOG,
     )
     return uvicorn.Server(config)
 
@@ -99,7 +110,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        listening.listen(128)
+        listening.listen(_BACKLOG)
     except OSError as error:
         listening.close()
         advice = "another --port may be free, and --port 0 takes one that is"

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, JsonValue
+
+LARGEST_POSE_VALUE = 1e6
+"""Largest absolute value in a pose that is drawn."""
+
+_POSE_VALUES: dict[str, JsonValue] = {"minimum": -LARGEST_POSE_VALUE, "maximum": LARGEST_POSE_VALUE}
 
 
 class Slider(BaseModel):
@@ -106,7 +111,7 @@ class PoseToDraw(BaseModel):
 
     model: str = Field(description="name of a network with a decoder")
     label: str = Field(alias="class", description="class whose capsule has the pose")
-    pose: list[Annotated[float, Field(strict=True, allow_inf_nan=False)]] = Field(
+    pose: list[Annotated[float, Field(strict=True, allow_inf_nan=False, json_schema_extra=_POSE_VALUES)]] = Field(
         description="pose_dim numbers from -1e6 to 1e6", max_length=16_384
     )
 
