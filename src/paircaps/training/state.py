@@ -6,6 +6,7 @@ Everything else is a pure function of the recipe and the step: the order of the 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -91,6 +92,8 @@ class Counters:
         Raises:
             ValueError: if one is missing, of another type or out of its range.
         """
+        if isinstance(values, Mapping):
+            values = {"metrics_sha256": "", **values}  # of earlier versions, which did not keep it
         known = _table("counters", values, cls)
         counters = cls(**{**known, "window": _sums("window", known), "epoch": _sums("epoch", known)})
         _require_whole("step", counters.step, 0)
@@ -100,6 +103,10 @@ class Counters:
             _require_whole(name, getattr(counters, name), 0)
         if not _is_number(counters.scale) or not 0 < counters.scale < math.inf:
             raise ValueError(f"scale must be a positive number, got {counters.scale!r}")
+        if not isinstance(counters.metrics_sha256, str) or not re.fullmatch("([0-9a-f]{64})?", counters.metrics_sha256):
+            raise ValueError(
+                f"metrics_sha256 must be 64 hexadecimal digits or empty, got {counters.metrics_sha256!r:.100}"
+            )
         best: Any = counters.best
         if best is not None:
             if not isinstance(best, list | tuple) or len(best) != 2 or not all(map(_is_number, best)):
