@@ -67,11 +67,11 @@ def prepare(words, trained):
             shutil.copytree(trained, place)
     found = [sorted(glob.glob(word)) or [word] if "*" in word else [word] for word in words]
     words = [word for several in found for word in several]
+    if "--hours" in words:  # how many steps fit depends on how busy the machine is: tests/training/test_prepare.py
+        at = words.index("--hours")
+        words = words[:at] + words[at + 2 :]
     if words[0] == "train" and "--print-config" not in words:
-        words = [
-            re.sub(r"^[\d.]+$", "0.001", word) if words[at - 1] == "--hours" else word for at, word in enumerate(words)
-        ]
-        words += SHORT if {"--train.epochs", "--hours"} & {*words} else TINY
+        words += SHORT if "--train.epochs" in words else TINY
     return words
 
 
