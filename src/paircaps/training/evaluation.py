@@ -185,7 +185,7 @@ class EvaluationCounts:
     def _add_confidence(self, batch: EvaluatedBatch, right: Tensor) -> None:
         """Sum the confidence of the images, and count those that are right, in each bin of confidence."""
         confidence = batch.confidence
-        place = (confidence * BINS).long().clamp(max=BINS - 1)
+        place = (confidence * BINS).long().clamp(0, BINS - 1)  # NaN as a whole number may be negative
         self.confidence_of_bin.index_add_(0, place, confidence)
         self.right_of_bin.index_add_(0, place, right.double())
 
