@@ -205,7 +205,9 @@ for folder in sys.argv[2:]:
         said = str(error)
     print(json.dumps([peak() - before, said]))
 """
-on_linux = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is measured by Linux's means")
+on_linux = pytest.mark.skipif(
+    not Path("/proc/self/status").exists(), reason="the peak of memory is read from Linux's /proc"
+)
 
 
 def peaks_of_loading(small, *folders):

@@ -10,6 +10,7 @@ import time
 
 import pytest
 import torch
+from training.processes import alive, children
 from training.small import command, fast_command
 
 from paircaps.training.checkpoints import newest_checkpoint
@@ -155,17 +156,3 @@ def wait_until(sign, process, timeout=90):
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < stop
         time.sleep(0.02)
-
-
-def children(pid):
-    """Processes that another one started, the oldest first."""
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(word) for word in file.read().split()]
-
-
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

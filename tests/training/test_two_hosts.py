@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 
 import pytest
+from training.processes import alive, children
 from training.small import command
 from training.two_hosts import two_hosts
 
@@ -59,16 +60,7 @@ def wait_until(sign, processes, logs, seconds=120):
 
 def ranks(process):
     """Processes that torchrun started; ``ip netns exec`` becomes torchrun itself."""
-    with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
-        return [int(word) for word in file.read().split()]
-
-
-def alive(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    return children(process.pid)
 
 
 def test_two_hosts_train_what_one_process_does_also_after_their_link_was_cut(subprocesses, hosts, start, tmp_path):

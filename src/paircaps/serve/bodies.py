@@ -80,7 +80,7 @@ class Body:
     def __init__(self, limits: Limits) -> None:
         self.size = 0
         self.complete = False
-        self._file = SpooledTemporaryFile(limits.body_memory)  # noqa: SIM115
+        self._file = SpooledTemporaryFile(limits.body_memory)  # noqa: SIM115 (open until close)
 
     @property
     def closed(self) -> bool:
