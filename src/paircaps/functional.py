@@ -37,12 +37,15 @@ __all__ = [
     "dynamic_routing",
     "em_coupling",
     "em_routing",
+    "effective_children",
     "fm_agreement",
     "fm_capsules",
     "margin_loss",
     "matrix_votes",
+    "normalize_votes",
     "pairwise_agreement",
     "reconstruction_loss",
+    "row_votes",
     "squash",
     "uniform_routing",
     "vector_votes",
@@ -135,8 +138,7 @@ def matrix_votes(u: Tensor, weight: Tensor) -> Tensor:
             f"weight must have shape ({u.shape[-2]}, parents, {side}, {side}) for capsules of {shape_of(u)}, "
             f"got {shape_of(weight)}"
         )
-    U = u.unflatten(-1, (side, side))  # (..., I, √K, √K)
-    return torch.einsum("...ipq,ijqr->...ijpr", U, weight).flatten(-2)  # E2
+    return row_votes(u, weight, side)  # E2
 
 
 def vector_votes(u: Tensor, weight: Tensor) -> Tensor:
@@ -158,7 +160,23 @@ def vector_votes(u: Tensor, weight: Tensor) -> Tensor:
             f"weight must have shape ({u.shape[-2]}, parents, {u.shape[-1]}, pose_dim) for capsules of "
             f"{shape_of(u)}, got {shape_of(weight)}"
         )
-    return torch.einsum("...ik,ijkl->...ijl", u, weight)  # E1
+    return row_votes(u, weight, 1)  # E1
+
+
+def row_votes(u: Tensor, weight: Tensor, rows: int) -> Tensor:
+    """Votes of children that are read as rows, each of which is multiplied by the same matrix.
+
+    With as many rows as columns these are :func:`matrix_votes`, with one row :func:`vector_votes`.
+
+    Args:
+        u: child capsules, (..., I, P·Q).
+        weight: a matrix for each pair of child and parent, (I, J, Q, R).
+        rows: P, the rows of a child and of a vote.
+
+    Returns:
+        votes, (..., I, J, P·R).
+    """
+    return torch.einsum("...ipq,ijqr->...ijpr", u.unflatten(-1, (rows, -1)), weight).flatten(-2)
 
 
 # --- agreement ---------------------------------------------------------------------------------------------------
@@ -187,33 +205,74 @@ def pairwise_agreement(votes: Tensor, *, halve: bool = True) -> Tensor:
     return agreement_of_sums(*vote_sums(votes), votes.shape[-3], halve=halve)
 
 
-def vote_sums(votes: Tensor, *, normalize: bool = False) -> tuple[Tensor, Tensor]:
+def vote_sums(
+    votes: Tensor, *, normalize: bool = False, softness: float | Tensor = 0.0, weight: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Sum of the votes and sum of their squares: all that pairwise agreement needs of them.
 
     Args:
         votes: votes, (..., I, J, K).
         normalize: give each vote length one first (E4).
+        softness: c of the soft normalisation; see :func:`normalize_votes`.
+        weight: x, a factor for the votes of each child (E14), (..., I); None stands for all ones.
 
     Returns:
-        Σû and Σû² over the children, (..., J, K) each.
+        Σ x û and Σ (x û)² over the children, (..., J, K) each.
     """
     if normalize:
-        votes = F.normalize(votes, dim=-1, eps=ABSENT)  # E4: Alg. 1, line 1
+        votes = normalize_votes(votes, softness)  # E4: Alg. 1, line 1
+    if weight is not None:
+        votes = votes * weight[..., None, None]  # E14
     return votes.sum(dim=-3), votes.square().sum(dim=-3)
 
 
-def agreement_of_sums(total: Tensor, squares: Tensor, children: int, *, halve: bool = True) -> Tensor:
+def normalize_votes(votes: Tensor, softness: float | Tensor = 0.0) -> Tensor:
+    """Votes of length one (E4), or of a length below one that a long vote comes closer to than a short one (E15).
+
+        û / √(‖û‖² + c)
+
+    Args:
+        votes: votes, (..., K).
+        softness: c, zero or more. Zero gives every vote length one. A large c divides all votes by √c and so leaves
+            their lengths in proportion. A vote of length √c becomes one of length √½.
+
+    Returns:
+        (..., K).
+    """
+    if not isinstance(softness, Tensor) and softness == 0:
+        return F.normalize(votes, dim=-1, eps=ABSENT)  # E4
+    c = torch.as_tensor(softness).to(votes)
+    peak = votes.detach().abs().amax(dim=-1, keepdim=True).clamp_min(1)  # so that squares do not overflow
+    scaled = votes / peak
+    return scaled / (scaled.square().sum(dim=-1, keepdim=True) + c / peak.square()).sqrt()  # E15
+
+
+def effective_children(weight: Tensor) -> Tensor:
+    """Number of children that vote, when each counts as much as its weight: n = Σ x (E14).
+
+    Args:
+        weight: x, the weight of each child, (..., I).
+
+    Returns:
+        n, (...).
+    """
+    return weight.sum(dim=-1)
+
+
+def agreement_of_sums(total: Tensor, squares: Tensor, children: int | Tensor, *, halve: bool = True) -> Tensor:
     """Pairwise agreement from the sums of the votes (E5).
 
     Args:
         total: Σû over the children, (..., J, K).
         squares: Σû² over the children, (..., J, K).
-        children: I, the number of votes in each sum.
+        children: I, the number of votes in each sum; of weighted ones n, their effective number, (...).
         halve: keep the factor ½; see :func:`pairwise_agreement`.
 
     Returns:
         s, (..., J, K).
     """
+    if isinstance(children, Tensor):  # nobody votes where the weights are zero, so s is zero too
+        children = children.clamp_min(ABSENT)[..., None, None]
     return (total.square() - squares) / (2 * children if halve else children)  # E5: Alg. 1, line 2
 
 
@@ -221,7 +280,15 @@ FM_ACTIVATIONS = ("sum", "squash")
 
 
 @in_full_precision
-def fm_agreement(votes: Tensor, *, normalize: bool = True, halve: bool = True, activation: str = "sum") -> Capsules:
+def fm_agreement(
+    votes: Tensor,
+    weight: Tensor | None = None,
+    *,
+    normalize: bool = True,
+    halve: bool = True,
+    activation: str = "sum",
+    softness: float | Tensor = 0.0,
+) -> Capsules:
     """FM agreement: parents from the pairwise products of their children's votes, in one pass (Algorithm 1).
 
     FM stands for factorization machines, which sum the products of all pairs in the same way. Votes that point the same
@@ -233,33 +300,41 @@ def fm_agreement(votes: Tensor, *, normalize: bool = True, halve: bool = True, a
     >>> votes[2:] *= -1  # two against two
     >>> fm_agreement(votes).activation
     tensor([-0.5000])
+    >>> fm_agreement(votes, weight=torch.tensor([1.0, 1.0, 0.0, 0.0])).activation  # two, and nobody against
+    tensor([0.5000])
 
     Args:
         votes: votes, (..., I, J, K).
+        weight: x, the weight of each child (E14), (..., I); None stands for all ones, and is Algorithm 1. Weighted
+            votes are divided by their effective number Σ x where others are divided by I.
         normalize: give each vote length one first (E4). The published runs of section 4.1 leave it out.
         halve: keep the factor ½ of E5; see :func:`pairwise_agreement`.
         activation: ``"sum"``, a_j = Σ_f s_{j,f} (E7), unbounded, made for cross entropy; or ``"squash"``,
             a_j = ‖squash(s_j)‖, which the published aff-NIST runs use.
+        softness: c of the soft normalisation, where ``normalize`` is true; see :func:`normalize_votes`.
 
     Returns:
         Capsules of (..., J, K), (..., J, K) and (..., J); the pose is the direction of s (E6).
     """
     require_votes(votes)
     require_choice("activation", activation, FM_ACTIVATIONS)
-    sums = vote_sums(votes, normalize=normalize)
-    return fm_capsules(*sums, votes.shape[-3], halve=halve, activation=activation)
+    if weight is not None:
+        require_child_activation(weight, votes)
+    sums = vote_sums(votes, normalize=normalize, softness=softness, weight=weight)
+    children = votes.shape[-3] if weight is None else effective_children(weight)
+    return fm_capsules(*sums, children, halve=halve, activation=activation)
 
 
 @in_full_precision
 def fm_capsules(
-    total: Tensor, squares: Tensor, children: int, *, halve: bool = True, activation: str = "sum"
+    total: Tensor, squares: Tensor, children: int | Tensor, *, halve: bool = True, activation: str = "sum"
 ) -> Capsules:
     """FM agreement from the two sums over the votes: Algorithm 1 from its second line on.
 
     Args:
         total: Σû over the children, (..., J, K).
         squares: Σû² over the children, (..., J, K).
-        children: I, the number of votes in each sum.
+        children: I, the number of votes in each sum; of weighted ones n, their effective number, (...).
         halve: keep the factor ½ of E5; see :func:`pairwise_agreement`.
         activation: see :func:`fm_agreement`.
 

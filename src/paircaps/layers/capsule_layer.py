@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from torch import Tensor, nn
 
-from paircaps._utils.checks import require_positive, require_tensor, shape_of
+from paircaps._utils.checks import require_choice, require_positive, require_shape, require_tensor, shape_of
 from paircaps.errors import PaircapsError
 from paircaps.functional import Capsules
 from paircaps.layers.norms import MOMENTUM, create_vote_norm
 from paircaps.routing import Evidence, Routing, RoutingFactory, create_routing
 from paircaps.votes import LazyVotes, create_transform
+
+SHARES = ("position", None)
+"""Values of ``share``: vote matrices are the same at all positions, or every child has its own."""
 
 
 class CapsuleLayer(nn.Module):
@@ -26,8 +32,18 @@ class CapsuleLayer(nn.Module):
     >>> layers(torch.randn(8, 64, 16)).activation.shape
     torch.Size([8, 10])
 
+    Children may lie on a grid, as primary capsules do: (..., H, W, kinds, K_in). ``share="position"`` then lets all
+    positions share their vote matrices, so that what was learned at one place is known at all others.
+
+    >>> layer = CapsuleLayer((7, 7, 4), 10, share="position", coordinates="add")
+    >>> layer(torch.randn(8, 7, 7, 4, 16)).activation.shape
+    torch.Size([8, 10])
+    >>> layer(torch.randn(8, 9, 12, 4, 16)).activation.shape  # any other grid
+    torch.Size([8, 10])
+
     Args:
-        in_capsules: I, the number of children.
+        in_capsules: I, the number of children; or (H, W, kinds) if they lie on a grid, which the layer then takes as
+            (..., H, W, kinds, K_in).
         out_capsules: J, the number of parents.
         pose_dim: K, the dimensions of a parent.
         in_dim: K_in, the dimensions of a child; None means ``pose_dim``.
@@ -38,15 +54,17 @@ class CapsuleLayer(nn.Module):
         streaming: whether the votes of the whole batch are avoided: FM agreement sums them tile by tile, dynamic and EM
             routing take a few images at a time. ``"auto"`` does what is fastest, True always avoids them, False never.
         tile: children in a tile; None takes :func:`paircaps.votes.tile_children`.
-        positions: number of positions at which the children lie and that share their vote matrices; children are
-            ordered position by position, as PrimaryCapsules orders them. 1 gives every child matrices of its own; with
-            more, the layer also takes children of any other number of positions, unless each vote has its own norm.
+        share: ``"position"`` gives children of one kind the same vote matrices at all positions of the grid; the layer
+            then takes grids of any other height and width too. None gives every child matrices of its own.
+        coordinates: where positions share their matrices, ``"add"`` adds the row and the column of a child's position,
+            from −1 to 1, to two entries of its votes; ``"learned"`` multiplies them by learned weights; None leaves
+            them out.
         norm_momentum: weight of a new batch in the running statistics of the batch norm.
     """
 
     def __init__(
         self,
-        in_capsules: int,
+        in_capsules: int | tuple[int, int, int],
         out_capsules: int,
         pose_dim: int = 16,
         in_dim: int | None = None,
@@ -57,44 +75,39 @@ class CapsuleLayer(nn.Module):
         routing_options: dict[str, object] | None = None,
         streaming: bool | str = "auto",
         tile: int | None = None,
-        positions: int = 1,
+        share: str | None = None,
+        coordinates: str | None = None,
         norm_momentum: float = MOMENTUM,
     ) -> None:
         super().__init__()
-        if streaming != "auto" and not isinstance(streaming, bool):  # 0 and 1 are not meant
-            raise ValueError(f"streaming must be one of 'auto', True, False, got {streaming!r}")
-        if tile is not None:
-            require_positive(tile=tile)
-            if streaming is False:
-                raise ValueError(f"tile={tile} is for streaming, which streaming=False turns off")
-            tile = min(tile, in_capsules)
-        self.streaming, self.tile, self.positions = streaming, tile, positions
-        self.in_capsules = in_capsules
+        require_choice("share", share, SHARES)
+        self.grid = None if isinstance(in_capsules, int) else grid_of_capsules("in_capsules", in_capsules)
+        if self.grid is None and share is not None:
+            raise ValueError(
+                f"share={share!r} needs children on a grid: in_capsules=(height, width, kinds), got {in_capsules!r}"
+            )
+        if coordinates is not None and share is None:
+            raise ValueError(f'coordinates={coordinates!r} needs share="position": else each child has its own matrices')
+        children = in_capsules if self.grid is None else math.prod(self.grid)
+        assert isinstance(children, int)
+        self.streaming, self.tile, self.share = streaming, require_streaming(streaming, tile, children), share
+        self.in_capsules = children
         self.out_capsules = out_capsules
         self.pose_dim = pose_dim
         self.in_dim = pose_dim if in_dim is None else in_dim
-        self.votes = create_transform(transform, in_capsules, out_capsules, self.in_dim, pose_dim, positions)
-        self.norm = create_vote_norm(vote_norm, in_capsules, out_capsules, pose_dim, norm_momentum)
-        if isinstance(routing, nn.Module):
-            if isinstance(routing, Routing) and routing.out_capsules != out_capsules:
-                raise ValueError(f"a layer of {out_capsules} capsules got a routing built for {routing.out_capsules}")
-            if routing_options:
-                raise ValueError(f"routing_options={routing_options} cannot change a routing that is built already")
-            self.routing = routing
-        else:
-            self.routing = create_routing(routing, out_capsules, **(routing_options or {}))
-        if streaming is True and not (isinstance(self.routing, Routing) and self.routing.streams):
-            raise ValueError(
-                f"streaming=True needs a routing that can do without the votes of the whole batch; {self.routing!r} "
-                'does not say that it can: streaming="auto" gives it all votes'
-            )
+        positions = None if self.grid is None or share is None else self.grid[0] * self.grid[1]
+        voters = children if self.grid is None or share is None else self.grid[2]
+        self.votes = create_transform(transform, voters, out_capsules, self.in_dim, pose_dim, positions, coordinates)
+        self.norm = create_vote_norm(vote_norm, voters, out_capsules, pose_dim, norm_momentum)
+        self.routing = build_routing(routing, out_capsules, routing_options, streaming)
 
     def forward(self, u: Tensor | Capsules, activation: Tensor | None = None) -> Capsules:
         """Parent capsules of child capsules.
 
         Args:
-            u: child capsules, (..., I, K_in), or the output of the layer below.
-            activation: activations of the children, (..., I), where ``u`` is a tensor; None stands for all ones.
+            u: child capsules, (..., I, K_in), or (..., H, W, kinds, K_in) on a grid; or the output of the layer below.
+            activation: activations of the children, (..., I), or (..., H, W, kinds) on a grid, where ``u`` is a tensor;
+                None stands for all ones.
 
         Returns:
             Capsules of (..., J, K), (..., J, K) and (..., J).
@@ -128,22 +141,102 @@ class CapsuleLayer(nn.Module):
             if activation is not None:
                 raise ValueError("activation was given twice: Capsules carry their own")
             u, activation = u.s, u.activation
-        require_tensor("u", u, "(..., children, in_dim)", 2)
-        if u.shape[-1] != self.in_dim or not self._fits(u.shape[-2]):
-            raise ValueError(
-                f"expected {self.in_capsules} child capsules of {self.in_dim}, shape (..., {self.in_capsules}, "
-                f"{self.in_dim}), got {shape_of(u)}"
-            )
+        if self.grid is None:
+            require_tensor("u", u, "(..., children, in_dim)", 2)
+            if u.shape[-2] != self.in_capsules and u.dim() > 3 and u.shape[-4:-1].numel() == self.in_capsules:
+                u, activation = _folded(u, activation)
+            expected = (self.in_capsules, self.in_dim)
+            if tuple(u.shape[-2:]) != expected:
+                raise ValueError(
+                    f"expected {self.in_capsules} child capsules of {self.in_dim}, shape (..., {str(expected)[1:]}, "
+                    f"got {shape_of(u)}"
+                )
+        else:
+            require_tensor("u", u, "(..., height, width, kinds, in_dim)", 4)
+            if u.dim() < 4 or not self._fits(u.shape[-4:]):
+                height, width = ("height", "width") if self.share else self.grid[:2]
+                raise ValueError(
+                    f"expected a grid of child capsules of {self.in_dim}, shape (..., {height}, {width}, "
+                    f"{self.grid[2]}, {self.in_dim}), got {shape_of(u)}"
+                )
+            u, activation = self.votes.from_grid(u), _folded(u, activation)[1]
         return LazyVotes(u, self.votes, self.norm, self.streaming, self.tile), activation
 
-    def _fits(self, children: int) -> bool:
-        """Whether the layer has votes for so many children; shared votes are cast from any number of positions."""
-        if self.positions == 1 or children == 0:
-            return children == self.in_capsules
-        return children % (self.in_capsules // self.positions) == 0
+    def _fits(self, shape: Sequence[int]) -> bool:
+        """Whether the layer has votes for a grid of children, (H, W, kinds, K_in); shared votes fit any but an empty one."""
+        assert self.grid is not None
+        if shape[-1] != self.in_dim or shape[-2] != self.grid[2]:
+            return False
+        return min(shape[:2]) > 0 if self.share else tuple(shape[:2]) == self.grid[:2]
 
     def extra_repr(self) -> str:
         """Sizes, for print(model)."""
         chosen = "" if self.streaming == "auto" else f", streaming={self.streaming}"
         chosen += "" if self.tile is None else f", tile={self.tile}"
-        return f"{self.in_capsules}×{self.in_dim} -> {self.out_capsules}×{self.pose_dim}{chosen}"
+        children = str(self.in_capsules) if self.grid is None else "×".join(map(str, self.grid))
+        return f"{children}×{self.in_dim} -> {self.out_capsules}×{self.pose_dim}{chosen}"
+
+
+def require_streaming(streaming: object, tile: int | None, children: int) -> int | None:
+    """Children in a tile, at most all of them; an error if ``streaming`` is none of its values or has no tiles.
+
+    Args:
+        streaming: ``"auto"``, True or False.
+        tile: children in a tile, or None.
+        children: number of children of a parent.
+    """
+    if streaming != "auto" and not isinstance(streaming, bool):  # 0 and 1 are not meant
+        raise ValueError(f"streaming must be one of 'auto', True, False, got {streaming!r}")
+    if tile is None:
+        return None
+    require_positive(tile=tile)
+    if streaming is False:
+        raise ValueError(f"tile={tile} is for streaming, which streaming=False turns off")
+    return min(tile, children)
+
+
+def build_routing(
+    routing: str | RoutingFactory | nn.Module,
+    out_capsules: int,
+    options: dict[str, object] | None,
+    streaming: bool | str,
+) -> nn.Module:
+    """Routing of a layer: built here, or given.
+
+    Args:
+        routing: a registered name, a factory, or a routing that is built already.
+        out_capsules: J, the number of parents of a child.
+        options: options of the routing, if it is built here.
+        streaming: True if the routing must do without the votes of the whole batch.
+    """
+    if not isinstance(routing, nn.Module):
+        built = create_routing(routing, out_capsules, **(options or {}))
+    elif isinstance(routing, Routing) and routing.out_capsules != out_capsules:
+        raise ValueError(f"a layer of {out_capsules} capsules got a routing built for {routing.out_capsules}")
+    elif options:
+        raise ValueError(f"routing_options={options} cannot change a routing that is built already")
+    else:
+        built = routing
+    if streaming is True and not (isinstance(built, Routing) and built.streams):
+        raise ValueError(
+            f"streaming=True needs a routing that can do without the votes of the whole batch; {built!r} "
+            'does not say that it can: streaming="auto" gives it all votes'
+        )
+    return built
+
+
+def grid_of_capsules(name: str, grid: object) -> tuple[int, int, int]:
+    """Height, width and kinds of a grid, or an error that names the argument."""
+    if not isinstance(grid, tuple | list) or len(grid) != 3:
+        raise ValueError(f"{name} must be a number of capsules, or (height, width, kinds), got {grid!r}")
+    height, width, kinds = grid
+    require_positive(**{f"{name}[{i}]": size for i, size in enumerate(grid)})
+    return height, width, kinds
+
+
+def _folded(grid: Tensor, activation: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Capsules of a grid, (..., H, W, kinds, K), and their activations, in one row: views of (..., I, K) and (..., I)."""
+    if activation is not None:
+        require_shape("activation", activation, grid.shape[:-1], f"one value per child for a grid of {shape_of(grid)}")
+        activation = activation.flatten(-3)
+    return grid.flatten(-4, -2), activation

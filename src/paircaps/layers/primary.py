@@ -14,22 +14,25 @@ from paircaps._utils.checks import (
     shape_of,
 )
 from paircaps.functional import Capsules, squash
-from paircaps.layers.norms import MOMENTUM, CapsuleNorm
+from paircaps.layers.norms import EPS, MOMENTUM, CapsuleNorm
 
 PRIMARY_NORMS = ("pose", "channel", "capsule", None)
 """Values of ``norm``: one statistic per pose dimension, one per channel, one per dimension of every capsule, none."""
+
+PRIMARY_ACTIVATIONS = ("length", "learned")
+"""Values of ``activation``: the length of a capsule, or a convolution, batch norm and a sigmoid of its own."""
 
 
 class PrimaryCapsules(nn.Module):
     """Feature maps to the first capsules: a strided convolution, cut into vectors, normalised and squashed.
 
-    A capsule's activation is its length after the squash, ‖x‖² / (1 + ‖x‖²).
+    Capsules lie on a grid, by row, column and kind, until the layer above folds it.
 
     >>> primary = PrimaryCapsules(in_channels=64, in_size=7)
     >>> primary(torch.randn(8, 64, 7, 7)).pose.shape  # 4 capsules at 4 × 4 positions
-    torch.Size([8, 64, 16])
-    >>> primary.out_capsules  # in_capsules of the layer above
-    64
+    torch.Size([8, 4, 4, 4, 16])
+    >>> primary.out_grid  # in_capsules of the layer above
+    (4, 4, 4)
 
     Args:
         in_channels: channels of the feature maps.
@@ -43,6 +46,8 @@ class PrimaryCapsules(nn.Module):
         norm: batch norm with one statistic per pose dimension (``"pose"``), one for every channel, that is for every
             dimension of every capsule of a position (``"channel"``), one for every dimension of every capsule
             (``"capsule"``), or None.
+        activation: ``"length"``, the length of a capsule after the squash, ‖x‖² / (1 + ‖x‖²), as in the paper; or
+            ``"learned"``: a convolution of its own, batch norm and a sigmoid.
         any_size: whether feature maps of other sizes are taken too; not with a norm of every capsule.
         norm_momentum: weight of a new batch in the running statistics of the batch norm.
     """
@@ -59,6 +64,7 @@ class PrimaryCapsules(nn.Module):
         padding: int = 2,
         bias: bool = False,
         norm: str | None = "pose",
+        activation: str = "length",
         any_size: bool = False,
         norm_momentum: float = MOMENTUM,
     ) -> None:
@@ -67,6 +73,7 @@ class PrimaryCapsules(nn.Module):
         require_positive(kernel_size=kernel_size, stride=stride)
         require_not_negative(padding=padding)
         require_choice("norm", norm, PRIMARY_NORMS)
+        require_choice("activation", activation, PRIMARY_ACTIVATIONS)
         if any_size and norm == "capsule":
             raise ValueError("any_size needs a norm that is the same at all positions: 'pose', 'channel' or None")
         in_size = height_and_width("in_size", in_size)
@@ -82,6 +89,7 @@ class PrimaryCapsules(nn.Module):
         self.groups = groups
         self.pose_dim = pose_dim
         self.grid = (height, width)
+        self.out_grid = (height, width, groups)
         self.out_capsules = height * width * groups
         self.conv = nn.Conv2d(in_channels, groups * pose_dim, kernel_size, stride, padding, bias=bias)
         nn.init.kaiming_normal_(self.conv.weight, nonlinearity="relu")
@@ -90,6 +98,13 @@ class PrimaryCapsules(nn.Module):
         else:
             counts = {"pose": (), "channel": (groups,), "capsule": (height * width, groups)}
             self.norm = CapsuleNorm((*counts[norm], pose_dim), norm_momentum)
+        self.presence = None
+        if activation == "learned":
+            self.presence = nn.Sequential(
+                nn.Conv2d(in_channels, groups, kernel_size, stride, padding, bias=False),
+                nn.BatchNorm2d(groups, eps=EPS, momentum=norm_momentum),
+                nn.Sigmoid(),
+            )
 
     def forward(self, features: Tensor) -> Capsules:
         """Capsules of feature maps.
@@ -98,7 +113,7 @@ class PrimaryCapsules(nn.Module):
             features: feature maps, (B, C, H, W).
 
         Returns:
-            Capsules of (B, I, K), (B, I, K) and (B, I), position by position, the groups of one position side by side.
+            Capsules on a grid, (B, H', W', groups, K), (B, H', W', groups, K) and (B, H', W', groups).
         """
         require_tensor("features", features, "(batch, channels, height, width)", 4)
         expected = (self.in_channels, *self.in_size)
@@ -106,9 +121,12 @@ class PrimaryCapsules(nn.Module):
         if features.dim() != 4 or features.shape[checked] != expected[: checked.stop - 1]:
             raise ValueError(f"features must have shape (batch, {str(expected)[1:]}, got {shape_of(features)}")
         x = self.conv(features).unflatten(1, (self.groups, self.pose_dim))  # (B, G, K, H, W)
-        x = x.permute(0, 3, 4, 1, 2).flatten(1, 2)  # (B, H·W, G, K)
-        u = squash(self.norm(x).flatten(1, 2))  # (B, I, K)
-        return Capsules(u, u, torch.linalg.vector_norm(u, dim=-1))
+        x = x.permute(0, 3, 4, 1, 2)  # (B, H', W', G, K)
+        x = self.norm(x.flatten(1, 2)).unflatten(1, x.shape[1:3])  # a norm of each capsule numbers the positions
+        u = squash(x)
+        if self.presence is None:
+            return Capsules(u, u, torch.linalg.vector_norm(u, dim=-1))
+        return Capsules(u, u, self.presence(features).movedim(1, -1))
 
     def centres(self, step: float = 1.0, first: float = 0.5) -> Tensor:
         """Centre of the receptive field of each capsule.
@@ -118,7 +136,7 @@ class PrimaryCapsules(nn.Module):
             first: position of the centre of the first feature.
 
         Returns:
-            x to the right and y down, (I, 2).
+            x to the right and y down, (I, 2), position by position, the groups of one position side by side.
         """
         kernel, stride, padding = (self.conv.kernel_size[0], self.conv.stride[0], int(self.conv.padding[0]))
         middle = (kernel - 1) / 2 - padding

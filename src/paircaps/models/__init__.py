@@ -21,6 +21,7 @@ from paircaps.models.registry import (
 )
 from paircaps.models.resnet import ResNetBackbone
 from paircaps.models.resnet_caps import ResNetCapsules
+from paircaps.models.resnet_caps_grid import ResNetGridCapsules
 from paircaps.models.resnet_pool import ResNetPool
 
 __all__ = [

@@ -65,7 +65,7 @@ class FastCapsules(CapsuleModel):
         require_choice("votes", votes, VOTES)
         require_choice("primary_norm", primary_norm, PRIMARY_NORMS)
         self.pose_dim = pose_dim
-        self._same_everywhere = votes == "shared" and vote_norm != "vote" and primary_norm != "capsule"
+        self._same_everywhere = votes == "shared" and primary_norm != "capsule"
         self.backbone = FastBackbone(in_channels, widths, stem)
         self.primary = PrimaryCapsules(
             self.backbone.out_channels,
@@ -88,7 +88,7 @@ class FastCapsules(CapsuleModel):
             routing_options=routing_options,
             vote_norm=vote_norm,
             streaming=streaming,
-            shared_votes=votes == "shared",
+            share="position" if votes == "shared" else None,
         )
 
     @property

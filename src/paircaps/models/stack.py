@@ -22,7 +22,8 @@ def capsule_stack(
     routing_options: dict[str, object] | None,
     vote_norm: str | None,
     streaming: bool | str,
-    shared_votes: bool = False,
+    share: str | None = None,
+    coordinates: str | None = None,
 ) -> nn.Sequential:
     """Capsule layers, each with a routing of its own.
 
@@ -36,7 +37,8 @@ def capsule_stack(
         routing_options: options of every layer's routing.
         vote_norm: ``"pose"``, ``"vote"`` or None.
         streaming: see CapsuleLayer.
-        shared_votes: whether the vote matrices of the primary capsules are the same at all positions.
+        share: ``"position"`` if the vote matrices of the primary capsules are the same at all positions.
+        coordinates: ``"add"``, ``"learned"`` or None, in the lowest layer; see CapsuleLayer.
     """
     require_sizes("hidden_capsules", hidden)
     if isinstance(routing, nn.Module):
@@ -44,8 +46,7 @@ def capsule_stack(
             f"each capsule layer needs a routing of its own: give a name, a class or a factory, got {routing!r}"
         )
     layers = []
-    in_capsules, in_dim = primary.out_capsules, primary.pose_dim
-    positions = primary.out_capsules // primary.groups if shared_votes else 1
+    in_capsules, in_dim = primary.out_grid, primary.pose_dim
     for out_capsules in (*hidden, num_classes):
         layers.append(
             CapsuleLayer(
@@ -58,10 +59,11 @@ def capsule_stack(
                 vote_norm=vote_norm,
                 routing_options=routing_options,
                 streaming=streaming,
-                positions=positions,
+                share=share,
+                coordinates=coordinates,
             )
         )
-        in_capsules, in_dim, positions = out_capsules, pose_dim, 1
+        in_capsules, in_dim, share, coordinates = out_capsules, pose_dim, None, None
     return nn.Sequential(*layers)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import nn
 
 from paircaps._utils.registry import Registry, call_with_options
-from paircaps.routing.base import Routing, VoteNeeds
+from paircaps.routing.base import Routing, SumOptions, VoteNeeds
 from paircaps.routing.dynamic import DynamicRouting
 from paircaps.routing.em import EMRouting
 from paircaps.routing.evidence import Evidence
@@ -20,6 +20,7 @@ __all__ = [
     "FMAgreement",
     "Routing",
     "RoutingFactory",
+    "SumOptions",
     "VoteNeeds",
     "create_routing",
     "is_routing",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from enum import Enum
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
@@ -35,6 +36,18 @@ class VoteNeeds(Enum):
 
     TOTAL = "total"
     """Σû over the children, for :meth:`Routing.agree_on_total`."""
+
+
+class SumOptions(NamedTuple):
+    """What is done to the votes before they are summed, for a routing that needs sums; nothing by default.
+
+    Attributes:
+        softness: c of the soft normalisation, a tensor of one value; None gives unit votes length one.
+        weight: weight of each child, (..., I); None stands for all ones.
+    """
+
+    softness: Tensor | None = None
+    weight: Tensor | None = None
 
 
 class Routing(nn.Module, ABC):
@@ -147,13 +160,21 @@ class Routing(nn.Module, ABC):
             Capsules of (..., J, K), (..., J, K) and (..., J).
         """
 
-    def agree_on_sums(self, total: Tensor, squares: Tensor, children: int) -> Capsules:
+    def sum_options(self, activation: Tensor | None) -> SumOptions:
+        """What is done to the votes before they are summed, for a routing that needs sums.
+
+        Args:
+            activation: activations of the children, (..., I), or None.
+        """
+        return SumOptions()
+
+    def agree_on_sums(self, total: Tensor, squares: Tensor, children: int | Tensor) -> Capsules:
         """The result of :meth:`agree` from two sums over the votes, for a routing that needs no more.
 
         Args:
             total: Σû over the children, (..., J, K).
             squares: Σû² over the children, (..., J, K).
-            children: I, the number of votes in each sum.
+            children: I, the number of votes in each sum; where :meth:`sum_options` has weights, their sum, (...).
         """
         raise NotImplementedError(f"{type(self).__name__} declares {self.needs} and has no agree_on_sums()")
 

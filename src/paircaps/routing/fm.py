@@ -1,36 +1,71 @@
-"""FM agreement: one pass, no iteration, no parameters."""
+"""FM agreement: one pass, no iteration, and no parameters unless the softness is learned."""
 
 from __future__ import annotations
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+import math
 
-from paircaps._utils.checks import require_bool, require_choice
+import torch
+from torch import Tensor, nn
+
+from paircaps._utils.checks import require_bool, require_choice, require_within
 from paircaps._utils.precision import full_precision
-from paircaps.functional import ABSENT, FM_ACTIVATIONS, Capsules, fm_agreement, fm_capsules
-from paircaps.routing.base import Routing, VoteNeeds
+from paircaps.functional import (
+    ABSENT,
+    FM_ACTIVATIONS,
+    Capsules,
+    effective_children,
+    fm_agreement,
+    fm_capsules,
+    normalize_votes,
+)
+from paircaps.routing.base import Routing, SumOptions, VoteNeeds
 from paircaps.routing.evidence import Evidence
 
 
+MOST_SOFTNESS = 1e12
+"""Largest c of the soft normalisation."""
+
+FM_WEIGHTS = ("activation", None)
+"""Values of ``weigh``: votes count as much as their child is active, or all alike."""
+
+
 @torch.no_grad()
-def fm_evidence(votes: Tensor, *, normalize: bool, halve: bool, activation: str) -> Evidence:
+def fm_evidence(
+    votes: Tensor,
+    weight: Tensor | None = None,
+    *,
+    normalize: bool,
+    halve: bool,
+    activation: str,
+    softness: float | Tensor = 0.0,
+) -> Evidence:
     """Evidence of FM agreement: the part of a pair (i, k) in a_j is ⟨û_i, û_k⟩ / I.
 
     A squashed activation is ‖s‖ = ⟨s, s/‖s‖⟩ times a factor, so there the dimensions of a product are weighted by the
-    pose. Options are those of :func:`paircaps.functional.fm_agreement`.
+    pose. Arguments are those of :func:`paircaps.functional.fm_agreement`; weighted votes stand for û, and their
+    effective number for I.
     """
     votes = votes.to(full_precision(votes.dtype))
-    capsules = fm_agreement(votes, normalize=normalize, halve=halve, activation=activation)
-    votes = F.normalize(votes, dim=-1, eps=ABSENT) if normalize else votes
+    weight = None if weight is None else weight.to(votes.dtype)
+    softness = softness.detach() if isinstance(softness, Tensor) else softness
+    capsules = fm_agreement(
+        votes, weight, normalize=normalize, halve=halve, activation=activation, softness=softness
+    )
+    # the votes that are multiplied, and their number
+    votes = normalize_votes(votes, softness) if normalize else votes
+    children: float | Tensor = votes.shape[-3]
+    if weight is not None:
+        votes = votes * weight[..., None, None]
+        children = effective_children(weight).clamp_min(ABSENT)[..., None, None]
+    # weight of each dimension of a product
     metric = torch.ones_like(capsules.pose)
     if activation == "squash":
         length = torch.linalg.vector_norm(capsules.s, dim=-1).clamp_min(ABSENT)
         metric = capsules.pose * (capsules.activation / length).unsqueeze(-1)
-    of_a_pair = (1 if halve else 2) / votes.shape[-3]
+    metric = metric * ((1 if halve else 2) / children)
     others = votes.sum(dim=-3, keepdim=True) - votes
-    share = torch.einsum("...ijk,...ijk,...jk->...ij", votes, others, metric) * (of_a_pair / 2)
-    return Evidence(share, None, votes * of_a_pair**0.5, metric)
+    share = torch.einsum("...ijk,...ijk,...jk->...ij", votes, others, metric) / 2
+    return Evidence(share, None, votes, metric)
 
 
 class FMAgreement(Routing):
@@ -44,17 +79,44 @@ class FMAgreement(Routing):
         halve: keep the factor ½ of the paper's text.
         activation: ``"sum"``, the sum of s over its dimensions, which has no bound and is made for cross entropy; or
             ``"squash"``, the length of s after a squash, which lies in 0..1.
+        softness: c of the soft normalisation û / √(‖û‖² + c): votes that are short against √c stay short. Zero gives
+            every vote length one, as in the paper.
+        learn_softness: whether c is learned; ``softness`` is where it starts, and it stays positive.
+        weigh: ``"activation"`` multiplies the votes of each child by its activation, and divides by the sum of these
+            where the paper divides by I; None lets all votes count alike, as in the paper.
     """
 
     def __init__(
-        self, out_capsules: int, *, normalize: bool = True, halve: bool = True, activation: str = "sum"
+        self,
+        out_capsules: int,
+        *,
+        normalize: bool = True,
+        halve: bool = True,
+        activation: str = "sum",
+        softness: float = 0.0,
+        learn_softness: bool = False,
+        weigh: str | None = None,
     ) -> None:
         super().__init__(out_capsules)
-        require_bool(normalize=normalize, halve=halve)
+        require_bool(normalize=normalize, halve=halve, learn_softness=learn_softness)
         require_choice("activation", activation, FM_ACTIVATIONS)
+        require_choice("weigh", weigh, FM_WEIGHTS)
+        require_within("softness", softness, 0, MOST_SOFTNESS)
+        if softness and not normalize:
+            raise ValueError(f"softness={softness} is for votes that are normalised, which normalize=False turns off")
+        if learn_softness and not softness:
+            raise ValueError("learn_softness=True needs a softness above zero to start from")
         self.normalize = normalize
         self.halve = halve
         self.activation = activation
+        self.weigh = weigh
+        self.initial_softness = float(softness)
+        self.log_softness = nn.Parameter(torch.tensor(math.log(softness))) if learn_softness else None
+
+    @property
+    def softness(self) -> float | Tensor:
+        """c of the soft normalisation: a number, or a tensor where it is learned."""
+        return self.initial_softness if self.log_softness is None else self.log_softness.exp()
 
     @property
     def bounded(self) -> bool:
@@ -62,22 +124,51 @@ class FMAgreement(Routing):
         return self.activation == "squash"
 
     def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
-        """FM agreement of dense votes; the children's activations are not used."""
-        return fm_agreement(votes, normalize=self.normalize, halve=self.halve, activation=self.activation)
+        """FM agreement of dense votes, weighted by the children's activations where ``weigh`` says so."""
+        return fm_agreement(
+            votes,
+            self._weight(activation),
+            normalize=self.normalize,
+            halve=self.halve,
+            activation=self.activation,
+            softness=self.softness,
+        )
+
+    def _weight(self, activation: Tensor | None) -> Tensor | None:
+        """Weight of each child, (..., I), or None where all count alike."""
+        return activation if self.weigh == "activation" else None
 
     @property
     def needs(self) -> VoteNeeds:
         """Two sums over the votes are enough."""
         return VoteNeeds.SUMS_OF_UNIT_VOTES if self.normalize else VoteNeeds.SUMS
 
-    def agree_on_sums(self, total: Tensor, squares: Tensor, children: int) -> Capsules:
+    def sum_options(self, activation: Tensor | None) -> SumOptions:
+        """Softness and weights of the votes."""
+        softness = self.softness
+        if not isinstance(softness, Tensor):
+            softness = torch.tensor(softness) if softness else None
+        return SumOptions(softness, self._weight(activation))
+
+    def agree_on_sums(self, total: Tensor, squares: Tensor, children: int | Tensor) -> Capsules:
         """FM agreement from the sums over the votes: Algorithm 1 of the paper from its second line on."""
         return fm_capsules(total, squares, children, halve=self.halve, activation=self.activation)
 
     def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
         """What each child contributed: its part in a_j is ⟨û_i, Σû − û_i⟩ / 2I, half of every pair it is in (E5)."""
-        return fm_evidence(votes, normalize=self.normalize, halve=self.halve, activation=self.activation)
+        return fm_evidence(
+            votes,
+            self._weight(activation),
+            normalize=self.normalize,
+            halve=self.halve,
+            activation=self.activation,
+            softness=self.softness,
+        )
 
     def extra_repr(self) -> str:
         """Options, for print(model)."""
-        return f"{super().extra_repr()}, normalize={self.normalize}, halve={self.halve}, activation={self.activation!r}"
+        chosen = f"{super().extra_repr()}, normalize={self.normalize}, halve={self.halve}, activation={self.activation!r}"
+        if self.initial_softness:
+            learned = "" if self.log_softness is None else ", learned"
+            chosen += f", softness={float(self.softness):g}{learned}"
+        return chosen if self.weigh is None else f"{chosen}, weigh={self.weigh!r}"

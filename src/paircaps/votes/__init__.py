@@ -7,7 +7,9 @@ the children's second moments, and its scale and shift fold into the vote weight
 
 - ``transforms``: the learned transforms.
 - ``lazy_votes``: the votes of a layer, and the one decision how much of them a routing gets.
+- ``windows``: the windows of a convolutional capsule layer, and ``window_votes`` the votes in them.
 - ``tiled_sums``: the sums over tiles and their gradients.
+- ``grid_sums``: the same over a grid whose positions share weights.
 - ``statistics``: mean and variance of the votes and their gradients.
 - ``fold_norm``: batch norm folded into the weights.
 - ``layout``: memory layout and size of a tile.
@@ -19,12 +21,16 @@ from __future__ import annotations
 from paircaps.votes.layout import tile_children
 from paircaps.votes.lazy_votes import LazyVotes
 from paircaps.votes.transforms import LinearVotes, MatrixVotes, VectorVotes, create_transform
+from paircaps.votes.window_votes import WindowVotes
+from paircaps.votes.windows import Windows
 
 __all__ = [
     "LazyVotes",
     "LinearVotes",
     "MatrixVotes",
     "VectorVotes",
+    "WindowVotes",
+    "Windows",
     "create_transform",
     "tile_children",
 ]

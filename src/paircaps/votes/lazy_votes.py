@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from paircaps._utils.precision import HALF, autocast_enabled, full_precision, in_full_precision, to_dtype
-from paircaps.functional import Capsules
+from paircaps.functional import Capsules, effective_children
 from paircaps.routing import Routing, VoteNeeds
 from paircaps.votes.fold_norm import FoldingNorm, ScaleAndShift, fold_weights
 from paircaps.votes.layout import TILE_BYTES, slices, tile_images
 from paircaps.votes.operators import vote_statistics, vote_sums
 from paircaps.votes.tiled_sums import SumArguments
-from paircaps.votes.transforms import LinearVotes, MatrixVotes, VectorVotes
+from paircaps.votes.transforms import LinearVotes
 
 LEAST_BATCH = 8
 """Images from which on streaming pays: with fewer, rows of a tile are shorter than a vector register or two."""
@@ -73,18 +73,13 @@ class LazyVotes:
     @property
     def shape(self) -> torch.Size:
         """Shape of the dense votes, (..., I, J, K)."""
-        _, parents, _, columns = self.transform.weight.shape
+        parents, columns = self.transform.weight.shape[1], self.transform.weight.shape[3]
         return torch.Size((*self.u.shape[:-1], parents, self.transform.rows * columns))
 
     @property
     def dtype(self) -> torch.dtype:
         """Precision of the routed capsules, which is that of the children, and float32 under autocast."""
         return torch.float32 if autocast_enabled(self.u) and self.u.dtype in HALF else self.u.dtype
-
-    @property
-    def _weights(self) -> Tensor:
-        """Matrices of all children, (I, J, Q, R)."""
-        return self.transform.weights(self.u.shape[-2])
 
     @property
     def _images(self) -> int:
@@ -105,17 +100,22 @@ class LazyVotes:
         """
         given = self._choose_for(routing)
         if given is VoteNeeds.EVERYTHING:
-            return routing(self.dense(), activation)
+            return routing(self.dense(), self.of_children(activation))
         assert isinstance(routing, Routing)
-        routing.require_shapes(self, activation)
+        self._checked(routing, activation)
         if given is VoteNeeds.IMAGES:
             capsules = self.by_image(routing.forward, activation)
         elif given is VoteNeeds.TOTAL:
             capsules = routing.agree_on_total(self.total(), self.shape[-3])
         else:
-            sums = self.sums(normalize=given is VoteNeeds.SUMS_OF_UNIT_VOTES)
-            capsules = routing.agree_on_sums(*sums, self.shape[-3])
+            options = routing.sum_options(activation)
+            sums = self.sums(normalize=given is VoteNeeds.SUMS_OF_UNIT_VOTES, **options._asdict())
+            capsules = routing.agree_on_sums(*sums, self.count(options.weight))
         return to_dtype(routing.require_capsules(SHORTCUTS[given], capsules), self.dtype)
+
+    def _checked(self, routing: Routing, activation: Tensor | None) -> None:
+        """Raise an error if the votes or the children's activations do not fit a routing."""
+        routing.require_shapes(self, activation)
 
     def _choose_for(self, routing: nn.Module) -> VoteNeeds:
         """What a routing gets: what it needs, or everything, as dense votes.
@@ -145,7 +145,7 @@ class LazyVotes:
 
     def _can_be_reduced(self) -> bool:
         """Whether votes are a product of children and weights, then a batch norm that folds, and neither has hooks."""
-        linear = type(self.transform).forward in (MatrixVotes.forward, VectorVotes.forward)
+        linear = type(self.transform).forward is LinearVotes.forward
         folds = isinstance(self.norm, nn.Identity) or _belongs_to(self.norm, "forward", "fold")
         return linear and folds and not (_has_hooks(self.transform) or _has_hooks(self.norm))
 
@@ -169,22 +169,42 @@ class LazyVotes:
 
     def dense(self) -> Tensor:
         """All votes, (..., I, J, K)."""
-        return self.norm(self.transform(self.u))
+        votes = self.transform(self.u)
+        if getattr(self.transform, "shared", False) and len(getattr(self.norm, "shape", ())) == 3:
+            # a norm of each vote has statistics of each kind, over all positions
+            return self.norm(votes.unflatten(-3, (-1, len(self.transform.weight)))).flatten(-4, -3)
+        return self.norm(votes)
 
-    def sums(self, *, normalize: bool) -> tuple[Tensor, Tensor]:
-        """Σû and Σû² over the children, (..., J, K) each, tile by tile; see :func:`paircaps.functional.vote_sums`.
+    def of_children(self, activation: Tensor | None) -> Tensor | None:
+        """Activations of the children beside :meth:`dense`, (..., I)."""
+        return activation
+
+    def count(self, weight: Tensor | None) -> int | Tensor:
+        """Number of children, or the sum of their weights, (...), where they are weighted."""
+        return self.shape[-3] if weight is None else effective_children(weight)
+
+    def sums(
+        self, *, normalize: bool, softness: Tensor | None = None, weight: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Σ x û and Σ (x û)² over the children, (..., J, K) each, tile by tile, as :func:`functional.vote_sums`.
 
         Args:
             normalize: whether each vote is scaled to length one first (E4).
+            softness: c of the soft normalisation (E15), or None.
+            weight: x, the weight of each child (E14), (..., I), or None for all ones.
         """
-        u, weight, rows = self._flat(), self._weights, self.transform.rows
-        total, squares = vote_sums(SumArguments(u, weight, *self._affine(u), rows, normalize, self.tile))
+        u, rows = self._flat(), self.transform.rows
+        weight = None if weight is None else weight.reshape(u.shape[:2])
+        scale_and_shift = self._affine(u)
+        total, squares = vote_sums(
+            SumArguments(u, self.transform.matrices, *scale_and_shift, rows, normalize, self.tile, softness, weight)
+        )
         return self._unflat(total), self._unflat(squares)
 
     def total(self) -> Tensor:
         """Σû over the children, (..., J, K): one matrix product over children and their dimensions together."""
-        u, weight, rows = self._flat(), self._weights, self.transform.rows
-        return self._unflat(total_vote(u, weight, rows, *self._affine(u)))
+        u, rows = self._flat(), self.transform.rows
+        return self._unflat(total_vote(self._by_weights(u), self.transform.matrices, rows, *self._affine(u)))
 
     def by_image(self, agree: Agree, activation: Tensor | None) -> Capsules:
         """Route a few images at a time, so that their votes stay in the processor's cache.
@@ -202,7 +222,8 @@ class LazyVotes:
         cast_anew = self.streaming is True and torch.is_grad_enabled()
 
         def route_piece(u: Tensor, weight: Tensor, activation: Tensor | None) -> Capsules:
-            return agree(votes_of_images(u, weight, self.transform.rows, self.shape[-2]), activation)
+            votes = votes_of_images(self._positions_as_images(u), weight, self.transform.rows, self.shape[-2])
+            return agree(votes.reshape(len(u), -1, *votes.shape[2:]), activation)
 
         pieces = []
         flat_activation = None if activation is None else activation.reshape(-1, activation.shape[-1])
@@ -216,15 +237,19 @@ class LazyVotes:
 
     def _flat(self) -> Tensor:
         """Child capsules with one leading axis, (B, I, K_in)."""
+        self._require_dtype()
+        return self.u.reshape(-1, *self.u.shape[-2:])
+
+    def _require_dtype(self) -> None:
+        """Refuse children of another precision than the weights."""
         weight = self.transform.weight
         if self.u.dtype != weight.dtype and not autocast_enabled(self.u):
             raise TypeError(f"child capsules are {self.u.dtype} and the vote weights {weight.dtype}; convert one")
-        return self.u.reshape(-1, *self.u.shape[-2:])
 
     def _folded(self, u: Tensor) -> Tensor:
         """All weights with batch norm folded into them, (I·P, Q or Q + 1, J·R)."""
         scale, shift = self._affine(u)
-        rows, weight = self.transform.rows, self._weights
+        rows, weight = self.transform.rows, self.transform.matrices
         affine = None if scale is None or shift is None else ScaleAndShift(scale, shift, rows)
         return fold_weights(weight, affine, slice(weight.shape[0]), slice(weight.shape[1]), rows)
 
@@ -238,9 +263,17 @@ class LazyVotes:
             return None, None
         norm = cast(FoldingNorm, self.norm)
         per_vote = len(norm.shape) == 3
-        children, parents = self._weights.shape[:2]
-        count = u.shape[0] * (1 if per_vote else children * parents)
-        return norm.fold(lambda: vote_statistics(u, self._weights, self.transform.rows, per_vote), count)
+        matrices, u = self.transform.matrices, self._positions_as_images(u)
+        count = u.shape[0] * (1 if per_vote else matrices.shape[:2].numel())
+        return norm.fold(lambda: vote_statistics(u, matrices, self.transform.rows, per_vote), count)
+
+    def _by_weights(self, u: Tensor) -> Tensor:
+        """Children (B, I, D) by position and by weights of their own, (B, N, kinds, D); N is 1 where none are shared."""
+        return u.unflatten(1, (-1, len(self.transform.weight)))
+
+    def _positions_as_images(self, u: Tensor) -> Tensor:
+        """Children (B, I, D) with a position for an image, (B · N, kinds, D): they have the same weights there."""
+        return self._by_weights(u).flatten(0, 1)
 
 
 def _belongs_to(thing: object, method: str, shortcut: str) -> bool:
@@ -275,20 +308,20 @@ def total_vote(u: Tensor, weight: Tensor, rows: int, scale: Tensor | None, shift
     """Σ_i (g ⊙ u_i W_i + h) for every parent, (B, J, K).
 
     Args:
-        u: child capsules, (B, I, P·Q).
+        u: child capsules at N positions that share weights, (B, N, I, P·Q).
         weight: vote weights, (I, J, Q, R).
         rows: P, the rows of a child and of a vote.
         scale: g, the scale of the batch norm, (K,) or (I, J, K), or None without one.
         shift: h, its shift, of the same shape.
     """
-    U = u.unflatten(-1, (rows, -1))
+    U = u.sum(1).unflatten(-1, (rows, -1))  # votes are linear, so the sum of a kind votes as its children together
     if scale is None or shift is None:
         return torch.einsum("bipq,ijqr->bjpr", U, weight).flatten(-2)
     if scale.dim() == 1:
         total = torch.einsum("bipq,ijqr->bjpr", U, weight).flatten(-2)
-        return total * scale + u.shape[1] * shift
+        return total * scale + u.shape[1:3].numel() * shift
     folded = weight.unsqueeze(2) * scale.unflatten(-1, (rows, 1, -1))  # (I, J, P, Q, R)
-    return torch.einsum("bipq,ijpqr->bjpr", U, folded).flatten(-2) + shift.sum(0)
+    return torch.einsum("bipq,ijpqr->bjpr", U, folded).flatten(-2) + u.shape[1] * shift.sum(0)
 
 
 @in_full_precision

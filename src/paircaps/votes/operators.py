@@ -14,8 +14,9 @@ from torch import Tensor
 from torch.library import custom_op
 
 from paircaps._utils.precision import full_precision, without_autocast
+from paircaps.votes.grid_sums import grid_gradients, grid_sums
 from paircaps.votes.statistics import moment_gradients, moments_of_votes
-from paircaps.votes.tiled_sums import SumArguments, tiled_gradients, tiled_sums
+from paircaps.votes.tiled_sums import SumArguments, SumGradients, tiled_gradients, tiled_sums
 
 SECOND_DERIVATIVE = (
     "the streaming agreement can be differentiated once; for second derivatives take the votes dense: "
@@ -43,22 +44,25 @@ def vote_statistics(u: Tensor, weight: Tensor, rows: int, per_vote: bool) -> tup
 # --- operators ----------------------------------------------------------------------------------------------------
 
 
-SUM_ARGUMENTS = "Tensor u, Tensor weight, Tensor? scale, Tensor? shift, SymInt rows, bool normalize, SymInt? tile"
+SUM_ARGUMENTS = (
+    "Tensor u, Tensor weight, Tensor? scale, Tensor? shift, SymInt rows, bool normalize, SymInt? tile, "
+    "Tensor? softness, Tensor? child_weight, SymInt[]? window"
+)
 """The fields of SumArguments, as PyTorch's dispatcher wants them."""
 
 
 @without_autocast
 def _sums(*arguments: Any) -> tuple[Tensor, Tensor]:
-    return tiled_sums(SumArguments(*arguments))
+    of = SumArguments(*arguments)
+    return grid_sums(of) if of.shared else tiled_sums(of)
 
 
 @without_autocast
-def _sums_backward(grad_sum: Tensor, grad_squares: Tensor, *arguments: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _sums_backward(grad_sum: Tensor, grad_squares: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
     of = SumArguments(*arguments)
-    gradients = tiled_gradients(of, grad_sum, grad_squares)
-    # an operator returns tensors only: an empty one where there is no batch norm
-    du, dw, *rest = (of.u.new_empty(0) if gradient is None else gradient for gradient in gradients)
-    return du, dw, rest[0], rest[1]
+    gradients = (grid_gradients if of.shared else tiled_gradients)(of, grad_sum, grad_squares)
+    # an operator returns tensors only: an empty one where an argument is None
+    return tuple(of.u.new_empty(0) if gradient is None else gradient for gradient in gradients)
 
 
 _vote_sums = custom_op("paircaps::vote_sums", _sums, mutates_args=(), schema=f"({SUM_ARGUMENTS}) -> (Tensor, Tensor)")
@@ -66,7 +70,7 @@ _vote_sums_backward = custom_op(
     "paircaps::vote_sums_backward",
     _sums_backward,
     mutates_args=(),
-    schema=f"(Tensor grad_sum, Tensor grad_squares, {SUM_ARGUMENTS}) -> (Tensor, Tensor, Tensor, Tensor)",
+    schema=f"(Tensor grad_sum, Tensor grad_squares, {SUM_ARGUMENTS}) -> ({', '.join(['Tensor'] * 6)})",
 )
 _vote_statistics = custom_op("paircaps::vote_statistics", moments_of_votes, mutates_args=())
 _vote_statistics_backward = custom_op("paircaps::vote_statistics_backward", moment_gradients, mutates_args=())
@@ -76,15 +80,15 @@ _vote_statistics_backward = custom_op("paircaps::vote_statistics_backward", mome
 
 
 @_vote_sums.register_fake
-def _(u: Tensor, weight: Tensor, scale: Any, shift: Any, rows: int, normalize: bool, tile: Any) -> Any:
-    shape = (u.shape[0], weight.shape[1], rows * weight.shape[3])
-    return tuple(u.new_empty(shape, dtype=full_precision(u.dtype)) for _ in range(2))
+def _(*arguments: Any) -> Any:
+    of = SumArguments(*arguments)
+    return tuple(of.u.new_empty(of.result_shape, dtype=full_precision(of.u.dtype)) for _ in range(2))
 
 
 @_vote_sums_backward.register_fake
-def _(grad_sum: Tensor, grad_squares: Tensor, u: Tensor, weight: Tensor, scale: Any, shift: Any, *_: Any) -> Any:
-    parts = (u, weight, scale, shift)
-    return tuple(u.new_empty(0) if part is None else part.new_empty(part.shape) for part in parts)
+def _(grad_sum: Tensor, grad_squares: Tensor, *arguments: Any) -> Any:
+    of = SumArguments(*arguments)
+    return tuple(of.u.new_empty(0) if part is None else part.new_empty(part.shape) for part in of.tensors)
 
 
 @_vote_statistics.register_fake
@@ -103,14 +107,16 @@ def _(u: Tensor, weight: Tensor, *_: Any) -> Any:
 
 
 def _save_sums(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-    *tensors, ctx.rows, ctx.normalize, ctx.tile = inputs
-    ctx.save_for_backward(*tensors)
+    arguments = SumArguments(*inputs)
+    ctx.options = arguments.without_tensors()
+    ctx.save_for_backward(*arguments.tensors)
 
 
 def _sums_gradient(ctx: Any, *gradients: Tensor) -> Any:
-    tensors = ctx.saved_tensors
-    found = _call_sums_backward(*gradients, *tensors, ctx.rows, ctx.normalize, ctx.tile)
-    return *(None if of is None else gradient for of, gradient in zip(tensors, found, strict=True)), None, None, None
+    arguments = ctx.options.with_tensors(ctx.saved_tensors)
+    found = SumGradients(*_call_sums_backward(*gradients, *arguments))
+    wanted = SumGradients(*(None if of is None else part for of, part in zip(arguments.tensors, found, strict=True)))
+    return wanted.u, wanted.weight, wanted.scale, wanted.shift, None, None, None, wanted.softness, wanted.child_weight, None
 
 
 def _save_statistics(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

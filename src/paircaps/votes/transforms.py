@@ -5,110 +5,226 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paircaps._utils.checks import require_choice, require_positive, square_side
-from paircaps.functional import matrix_votes, vector_votes
+from paircaps.functional import row_votes
+
+
+COORDINATES = ("add", "learned", None)
+"""Values of ``coordinates``: added to two entries of each vote, multiplied by learned weights, or not used."""
 
 
 class LinearVotes(nn.Module):
-    """Base class of votes that are linear in the children: u is read as rows, each of which a matrix multiplies."""
+    """Base class of votes that are linear in the children: u is read as rows, each of which a matrix multiplies.
 
-    rows: int
-    """P, the rows of a child and of a vote."""
+    Children that share their matrices lie on a grid, (..., H, W, kinds, K_in). Coordinates make each of them longer, by
+    one column of its rows, which holds the row and the column of its position, from −1 to 1: the vote remains a product.
 
-    positions: int = 1
-    """Number of positions that share their matrices; 1 if every child has matrices of its own.
-
-    Votes that are shared can be cast from any other number of positions too.
+    Args:
+        in_capsules: number of children with matrices of their own: all of them, or the kinds that a position has.
+        out_capsules: J, the number of parents.
+        in_dim: K_in of a child.
+        pose_dim: K of a parent.
+        rows: P, the rows of a child and of a vote.
+        shared: whether children at all positions of a grid share these matrices.
+        coordinates: ``"add"``, ``"learned"`` or None.
+        deviation: standard deviation of the matrices at the start.
     """
 
     weight: nn.Parameter
-    """Matrices of each pair of child and parent, (I / positions, J, Q, R); a child has P·Q values, a vote P·R."""
+    """Matrices of each pair of child and parent, (I or kinds, J, Q, R); a child has P·Q values, a vote P·R."""
 
-    def weights(self, children: int) -> Tensor:
-        """Matrices of any number of children, those of shared positions repeated.
+    coordinate_weight: Tensor | None
+    """Further rows of the matrices, for coordinates, (kinds, J, 1 or 2, R); None without coordinates."""
+
+    def __init__(
+        self,
+        in_capsules: int,
+        out_capsules: int,
+        in_dim: int,
+        pose_dim: int,
+        *,
+        rows: int,
+        shared: bool,
+        coordinates: str | None,
+        deviation: float,
+    ) -> None:
+        super().__init__()
+        self.rows, self.shared, self.coordinates = rows, shared, coordinates
+        columns = pose_dim // rows
+        self.weight = nn.Parameter(torch.randn(in_capsules, out_capsules, in_dim // rows, columns).mul_(deviation))
+        further = _coordinate_rows(rows, columns)
+        if coordinates == "add":
+            fixed = further.repeat(in_capsules, out_capsules, 1, 1)
+            self.register_buffer("coordinate_weight", fixed, persistent=False)
+        else:
+            start = torch.zeros(in_capsules, out_capsules, *further.shape)
+            self.coordinate_weight = nn.Parameter(start) if coordinates == "learned" else None
+
+    @property
+    def matrices(self) -> Tensor:
+        """Matrices with those of the coordinates, (I or kinds, J, Q', R)."""
+        if self.coordinate_weight is None:
+            return self.weight
+        return torch.cat([self.weight, self.coordinate_weight.to(self.weight.dtype)], dim=2)
+
+    def from_grid(self, grid: Tensor) -> Tensor:
+        """Children of a grid in one row, position by position, with their coordinates where votes have them.
 
         Args:
-            children: I, the number of children, which are ordered position by position.
+            grid: (..., H, W, kinds, K_in).
 
         Returns:
-            (I, J, Q, R).
+            (..., H·W·kinds, P·Q').
         """
-        return self.weight if self.positions == 1 else self.weight.repeat(children // len(self.weight), 1, 1, 1)
+        if self.coordinate_weight is None:
+            return grid.flatten(-4, -2)
+        further = position_rows(*grid.shape[-4:-2], self.rows, self.coordinate_weight.shape[2]).to(grid)
+        further = further[:, :, None].expand(*grid.shape[:-1], *further.shape[-2:])
+        return torch.cat([grid.unflatten(-1, (self.rows, -1)), further], dim=-1).flatten(-2).flatten(-4, -2)
+
+    def forward(self, u: Tensor) -> Tensor:
+        """Votes of child capsules: (..., I, P·Q') to (..., I, J, K)."""
+        matrices = self.matrices
+        if not self.shared:
+            return row_votes(u, matrices, self.rows)
+        return row_votes(u.unflatten(-2, (-1, len(matrices))), matrices, self.rows).flatten(-4, -3)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> LinearVotes:
         super()._apply(fn, recurse)
         # .to(memory_format=torch.channels_last) takes the four axes for those of a convolution
-        self.weight.data = self.weight.data.contiguous()
+        for values in (self.weight, self.coordinate_weight):
+            if values is not None:
+                values.data = values.data.contiguous()
         return self
 
     def extra_repr(self) -> str:
         """Shape of the weight, for print(model)."""
-        shared = "" if self.positions == 1 else f", shared by {self.positions} positions"
-        return f"weight={tuple(self.weight.shape)}{shared}"
+        shared = ", shared by all positions" if self.shared else ""
+        coordinates = "" if self.coordinates is None else f", coordinates={self.coordinates!r}"
+        return f"weight={tuple(self.weight.shape)}{shared}{coordinates}"
+
+
+def _coordinate_rows(rows: int, columns: int) -> Tensor:
+    """Rows of a matrix that add coordinates to two entries of a vote, (1 or 2, R).
+
+    A vote of several rows gets the row of the position at the end of its first row and the column at the end of its
+    second, as matrix capsules do. A vote of one row gets them in its first two entries.
+    """
+    if rows == 1:
+        return torch.eye(2, columns)
+    return torch.eye(columns)[-1:]
+
+
+def position_rows(height: int, width: int, rows: int, columns: int) -> Tensor:
+    """Row and column of every position of a grid, from −1 to 1, laid out as further columns of a child.
+
+    Args:
+        height: rows of the grid.
+        width: columns of the grid.
+        rows: P, the rows of a child.
+        columns: number of further columns: 1, or 2 where a child has one row.
+
+    Returns:
+        (H, W, P, columns), with zeros behind the two coordinates.
+    """
+    sides = ((2 * torch.arange(side) + 1) / side - 1 for side in (height, width))
+    place = torch.stack(torch.meshgrid(*sides, indexing="ij"), -1)  # (H, W, 2)
+    return F.pad(place, (0, rows * columns - 2)).view(height, width, rows, columns)
 
 
 class MatrixVotes(LinearVotes):
     """Votes by a √K × √K matrix for each pair of child and parent: K weights a pair (Algorithm 2).
 
     Args:
-        in_capsules: I, the number of children.
+        in_capsules: number of children, or kinds of them where positions share their matrices.
         out_capsules: J, the number of parents.
         in_dim: K_in of a child; must equal ``pose_dim``.
         pose_dim: K of a parent, a square number.
-        positions: number of positions that share their matrices, which divides ``in_capsules``.
+        positions: positions that share these matrices, if any do; their number matters at the start only.
+        coordinates: ``"add"``, ``"learned"`` or None.
     """
 
-    def __init__(self, in_capsules: int, out_capsules: int, in_dim: int, pose_dim: int, positions: int = 1) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        in_capsules: int,
+        out_capsules: int,
+        in_dim: int,
+        pose_dim: int,
+        positions: int | None = None,
+        coordinates: str | None = None,
+    ) -> None:
         side = square_side(pose_dim)
         if in_dim != pose_dim:
             raise ValueError(
                 f"matrix votes keep the pose dimension, got in_dim={in_dim} and pose_dim={pose_dim}; "
                 'transform="vector" takes any pair'
             )
-        self.rows, self.positions = side, positions
-        fan = in_capsules * out_capsules * side
-        self.weight = nn.Parameter(_glorot_normal((in_capsules // positions, out_capsules, side, side), fan, fan))
-
-    def forward(self, u: Tensor) -> Tensor:
-        """Votes of child capsules: (..., I, K) to (..., I, J, K)."""
-        return matrix_votes(u, self.weights(u.shape[-2]))
+        if coordinates is not None and side < 2:
+            raise ValueError(f"coordinates need votes of two entries, got pose_dim={pose_dim}")
+        fan = in_capsules * (positions or 1) * out_capsules * side
+        super().__init__(
+            in_capsules,
+            out_capsules,
+            in_dim,
+            pose_dim,
+            rows=side,
+            shared=positions is not None,
+            coordinates=coordinates,
+            deviation=_glorot_deviation(fan, fan),
+        )
 
 
 class VectorVotes(LinearVotes):
     """Votes by a full K_in × K matrix for each pair of child and parent, as in the first CapsNet.
 
     Args:
-        in_capsules: I, the number of children.
+        in_capsules: number of children, or kinds of them where positions share their matrices.
         out_capsules: J, the number of parents.
         in_dim: K_in of a child.
         pose_dim: K of a parent.
-        positions: number of positions that share their matrices, which divides ``in_capsules``.
+        positions: positions that share these matrices, if any do; their number matters at the start only.
+        coordinates: ``"add"``, ``"learned"`` or None.
     """
 
-    def __init__(self, in_capsules: int, out_capsules: int, in_dim: int, pose_dim: int, positions: int = 1) -> None:
-        super().__init__()
-        self.rows, self.positions = 1, positions
-        fan_in, fan_out = in_capsules * in_dim, in_capsules * out_capsules * pose_dim
-        shape = (in_capsules // positions, out_capsules, in_dim, pose_dim)
-        self.weight = nn.Parameter(_glorot_normal(shape, fan_in, fan_out))
+    def __init__(
+        self,
+        in_capsules: int,
+        out_capsules: int,
+        in_dim: int,
+        pose_dim: int,
+        positions: int | None = None,
+        coordinates: str | None = None,
+    ) -> None:
+        if coordinates is not None and pose_dim < 2:
+            raise ValueError(f"coordinates need votes of two entries, got pose_dim={pose_dim}")
+        children = in_capsules * (positions or 1)
+        super().__init__(
+            in_capsules,
+            out_capsules,
+            in_dim,
+            pose_dim,
+            rows=1,
+            shared=positions is not None,
+            coordinates=coordinates,
+            deviation=_glorot_deviation(children * in_dim, children * out_capsules * pose_dim),
+        )
 
-    def forward(self, u: Tensor) -> Tensor:
-        """Votes of child capsules: (..., I, K_in) to (..., I, J, K)."""
-        return vector_votes(u, self.weights(u.shape[-2]))
 
-
-TRANSFORMS: dict[str, Callable[[int, int, int, int, int], nn.Module]] = {
-    "matrix": MatrixVotes,
-    "vector": VectorVotes,
-}
+TRANSFORMS: dict[str, type[MatrixVotes] | type[VectorVotes]] = {"matrix": MatrixVotes, "vector": VectorVotes}
 
 
 def create_transform(
-    transform: str, in_capsules: int, out_capsules: int, in_dim: int, pose_dim: int, positions: int = 1
-) -> nn.Module:
+    transform: str,
+    in_capsules: int,
+    out_capsules: int,
+    in_dim: int,
+    pose_dim: int,
+    positions: int | None = None,
+    coordinates: str | None = None,
+) -> LinearVotes:
     """Build the learned transform from child capsules to votes.
 
     >>> transform = create_transform("matrix", 64, 10, in_dim=16, pose_dim=16)
@@ -117,24 +233,23 @@ def create_transform(
 
     Args:
         transform: ``"matrix"`` for :class:`MatrixVotes`, ``"vector"`` for :class:`VectorVotes`.
-        in_capsules: I, the number of children.
+        in_capsules: number of children, or kinds of them where positions share their matrices.
         out_capsules: J, the number of parents.
         in_dim: K_in of a child.
         pose_dim: K of a parent.
-        positions: number of positions that share their matrices; 1 if every child has matrices of its own.
+        positions: positions that share their matrices; None if every child has matrices of its own.
+        coordinates: ``"add"``, ``"learned"`` or None; only where positions share their matrices.
     """
     require_choice("transform", transform, TRANSFORMS)
+    require_choice("coordinates", coordinates, COORDINATES)
     require_positive(in_capsules=in_capsules, out_capsules=out_capsules, pose_dim=pose_dim, in_dim=in_dim)
-    require_positive(positions=positions)
-    if in_capsules % positions:
-        raise ValueError(f"{in_capsules} children do not lie at {positions} positions, as many at each")
-    return TRANSFORMS[transform](in_capsules, out_capsules, in_dim, pose_dim, positions)
+    return TRANSFORMS[transform](in_capsules, out_capsules, in_dim, pose_dim, positions, coordinates)
 
 
-def _glorot_normal(shape: tuple[int, int, int, int], fan_in: int, fan_out: int) -> Tensor:
+def _glorot_deviation(fan_in: int, fan_out: int) -> float:
     """Glorot and Bengio's rule over the whole kernel, as the published runs apply it: variance 2 / (fan_in + fan_out).
 
     Much smaller than the rule for one pair's matrix, and it matters: dynamic routing saturates before its first step
     on votes of length one or more. See LOG.md.
     """
-    return torch.randn(shape).mul_((2 / (fan_in + fan_out)) ** 0.5)
+    return (2 / (fan_in + fan_out)) ** 0.5
