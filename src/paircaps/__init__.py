@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from paircaps import data, functional, testing
     from paircaps.functional import Capsules
-    from paircaps.layers import CapsuleLayer, PrimaryCapsules, settle
+    from paircaps.layers import CapsuleLayer, ConvCapsuleLayer, PrimaryCapsules, settle
     from paircaps.model_files import load
     from paircaps.models import (
         CapsNet,
         DeconvDecoder,
         DenseDecoder,
         ResNetCapsules,
+        ResNetGridCapsules,
         ResNetPool,
         count_parameters,
         create_model,

@@ -79,14 +79,16 @@ def test_primary_capsules_are_squashed_patches():
     features = torch.randn(5, 3, 8, 6)
     u, pose, activation = primary(features)
     assert primary.grid == (4, 3)
-    assert u.shape == (5, primary.out_capsules, 4) == (5, 4 * 3 * 2, 4)
+    assert u.shape == (5, *primary.out_grid, 4) == (5, 4, 3, 2, 4)
+    assert primary.out_capsules == 4 * 3 * 2
     assert u is pose
     torch.testing.assert_close(activation, u.norm(dim=-1))
     x = primary.conv(features).unflatten(1, (2, 4))  # (B, groups, pose, height, width)
     mean, variance = x.mean(dim=(0, 1, 3, 4)), x.var(dim=(0, 1, 3, 4), unbiased=False)
-    # group 1 of the position in row 2, column 1, is capsule (2·3 + 1)·2 + 1
     expected = functional.squash((x[:, 1, :, 2, 1] - mean) / (variance + 1e-3).sqrt())
-    torch.testing.assert_close(u[:, (2 * 3 + 1) * 2 + 1], expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(u[:, 2, 1, 1], expected, rtol=1e-4, atol=1e-5)
+    # in one row, group 1 of the position in row 2, column 1, is capsule (2·3 + 1)·2 + 1
+    torch.testing.assert_close(u.flatten(1, 3)[:, (2 * 3 + 1) * 2 + 1], expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("norm", ["pose", "channel", "capsule"])
@@ -103,7 +105,7 @@ def test_primary_norms_differ_in_what_shares_a_statistic(norm):
     shape = {"pose": (1, 1, 4), "channel": (1, 2, 4), "capsule": (12, 2, 4)}[norm]
     scale, shift = (value.view(shape) for value in (primary.norm.weight, primary.norm.bias))
     x = x.permute(0, 3, 4, 1, 2).flatten(1, 2) * scale + shift  # (B, positions, groups, pose)
-    torch.testing.assert_close(primary(features).s, functional.squash(x.flatten(1, 2)), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(primary(features).s.flatten(1, 3), functional.squash(x.flatten(1, 2)), rtol=1e-4, atol=1e-5)
 
 
 def test_primary_norm_of_channels_is_batch_norm_of_the_convolution():
@@ -115,11 +117,11 @@ def test_primary_norm_of_channels_is_batch_norm_of_the_convolution():
     for _ in range(3):
         features = 1 + torch.randn(5, 3, 8, 6)
         x = plain(primary.conv(features)).unflatten(1, (2, 4)).permute(0, 3, 4, 1, 2).flatten(1, 3)
-        torch.testing.assert_close(primary(features).s, functional.squash(x), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(primary(features).s.flatten(1, 3), functional.squash(x), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(primary.norm.state_dict(), plain.state_dict())
     primary.eval(), plain.eval()
     x = plain(primary.conv(features)).unflatten(1, (2, 4)).permute(0, 3, 4, 1, 2).flatten(1, 3)
-    torch.testing.assert_close(primary(features).s, functional.squash(x), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(primary(features).s.flatten(1, 3), functional.squash(x), rtol=1e-4, atol=1e-5)
 
 
 def test_primary_activation_is_the_squash_factor():
@@ -127,7 +129,7 @@ def test_primary_activation_is_the_squash_factor():
     features = torch.randn(5, 3, 8, 8)
     x = primary.conv(features).unflatten(1, (4, 16)).permute(0, 3, 4, 1, 2).flatten(1, 3)
     square = x.square().sum(dim=-1)
-    torch.testing.assert_close(primary(features).activation, square / (1 + square))
+    torch.testing.assert_close(primary(features).activation.flatten(1), square / (1 + square))
 
 
 @pytest.mark.parametrize(

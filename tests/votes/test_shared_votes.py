@@ -7,20 +7,20 @@ import torch
 from torch import nn
 from votes.twins import everything
 
-from paircaps import CapsuleLayer, list_routings
-from paircaps.votes import MatrixVotes, VectorVotes
-from paircaps.votes.transforms import create_transform
+from paircaps import CapsuleLayer, Capsules, list_routings
+from paircaps.votes import MatrixVotes, VectorVotes, grid_sums
 
-POSITIONS, KINDS, PARENTS = 6, 4, 5
+GRID, KINDS, PARENTS = (2, 3), 4, 5
+POSITIONS = GRID[0] * GRID[1]
 
 
 def shared_layer(**options):
-    return CapsuleLayer(POSITIONS * KINDS, PARENTS, **{"positions": POSITIONS, **options}).double()
+    return CapsuleLayer((*GRID, KINDS), PARENTS, **{"share": "position", **options}).double()
 
 
 def repeated(layer, **options):
     """A layer with matrices for every child, which are those of the shared ones, child by child."""
-    other = CapsuleLayer(POSITIONS * KINDS, PARENTS, **options).double()
+    other = CapsuleLayer((*GRID, KINDS), PARENTS, **options).double()
     state = layer.state_dict()
     weight = torch.stack([state["votes.weight"][child % KINDS] for child in range(POSITIONS * KINDS)])
     other.load_state_dict({**state, "votes.weight": weight})
@@ -43,7 +43,7 @@ def travelled(layer):
 
 
 def children(*leading):
-    return torch.randn(*leading, POSITIONS * KINDS, 16, dtype=torch.float64)
+    return torch.randn(*leading, *GRID, KINDS, 16, dtype=torch.float64)
 
 
 @pytest.mark.parametrize("transform", ["matrix", "vector"])
@@ -51,7 +51,7 @@ def test_dense_votes_against_a_plain_loop(transform):
     layer = shared_layer(transform=transform)
     side = 4 if transform == "matrix" else 16
     assert layer.votes.weight.shape == (KINDS, PARENTS, side, side)
-    u = children(3)
+    u = children(3).flatten(1, 3)
     votes = layer.votes(u)
     assert votes.shape == (3, POSITIONS * KINDS, PARENTS, 16)
     for position, kind, parent in itertools.product(range(POSITIONS), range(KINDS), range(PARENTS)):
@@ -63,7 +63,7 @@ def test_dense_votes_against_a_plain_loop(transform):
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("streaming", [True, False])
-@pytest.mark.parametrize("vote_norm", ["pose", "vote", None])
+@pytest.mark.parametrize("vote_norm", ["pose", None])
 @pytest.mark.parametrize("transform", ["matrix", "vector"])
 @pytest.mark.parametrize("routing", list_routings())
 def test_shared_votes_are_those_of_a_repeated_weight(routing, transform, vote_norm, streaming, training):
@@ -88,31 +88,145 @@ def test_tiles_need_not_end_where_a_position_ends(tile):
         torch.testing.assert_close(found[name], expected[name], rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("transform", ["matrix", "vector"])
+def test_a_norm_of_each_vote_has_statistics_of_each_kind_over_all_positions(transform, streaming):
+    layer = shared_layer(transform=transform, vote_norm="vote", streaming=streaming)
+    assert layer.norm.shape == (KINDS, PARENTS, 16)
+    u = 1 + children(7)
+    votes = layer.votes(u.flatten(1, 3)).unflatten(1, (POSITIONS, KINDS))
+    mean, variance = votes.mean((0, 1)), votes.var((0, 1), correction=0)
+    votes = ((votes - mean) / (variance + 1e-3).sqrt()).flatten(1, 2)
+    torch.testing.assert_close(layer(u).s, layer.routing(votes).s, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(layer.norm.running_mean, 0.1 * mean.flatten(), rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("routing", list_routings())
+@pytest.mark.parametrize("streaming", [True, False])
+def test_votes_that_are_shared_are_cast_from_any_grid(streaming, routing):
+    layer = shared_layer(routing=routing, streaming=streaming, coordinates="add").eval()
+    u = torch.randn(9, 5, 7, KINDS, 16, dtype=torch.float64)
+    assert layer(u).s.shape == (9, PARENTS, 16)
+    # without coordinates, where a child lies does not matter
+    layer = shared_layer(routing=routing, streaming=streaming).eval()
+    torch.testing.assert_close(layer(u).s, layer(u.transpose(1, 2).flip(1)).s)
+
+
 @pytest.mark.parametrize("kind", [MatrixVotes, VectorVotes])
-def test_one_position_is_a_matrix_for_every_child(kind):
-    transform = kind(6, 3, 16, 16)
-    assert transform.weights(6) is transform.weight
-    assert len(transform.weight) == 6
-    assert "shared" not in repr(transform)
-    assert "shared by 3 positions" in repr(kind(6, 3, 16, 16, 3))
+def test_only_shared_matrices_say_so(kind):
+    assert "shared" not in repr(kind(6, 3, 16, 16))
+    assert "shared by all positions" in repr(kind(6, 3, 16, 16, 3))
 
 
 @pytest.mark.parametrize(("transform", "fans"), [("matrix", 64 * 10 * 8), ("vector", 64 * 16 + 64 * 10 * 16)])
 def test_shared_weights_start_as_those_of_all_children_do(transform, fans):
-    weight = CapsuleLayer(64, 10, transform=transform, positions=4).votes.weight
+    weight = CapsuleLayer((2, 2, 16), 10, transform=transform, share="position").votes.weight
     assert len(weight) == 16
     assert weight.std().item() == pytest.approx((2 / fans) ** 0.5, rel=0.05)
 
 
+# --- coordinates ------------------------------------------------------------------------------------------------------
+
+
+def coordinates(height, width):
+    """Row and column of every position, from -1 to 1: the middles of equal parts."""
+    return [[(2 * (y + 0.5) / height - 1, 2 * (x + 0.5) / width - 1) for x in range(width)] for y in range(height)]
+
+
+@pytest.mark.parametrize(("transform", "entries"), [("matrix", (3, 7)), ("vector", (0, 1))])
+def test_coordinates_are_added_to_two_entries_of_every_vote(transform, entries):
+    plain = shared_layer(transform=transform, vote_norm=None)
+    layer = shared_layer(transform=transform, vote_norm=None, coordinates="add")
+    layer.load_state_dict(plain.state_dict())  # there is nothing more to save
+    u = children(3)
+    votes = plain.votes(u.flatten(1, 3)).unflatten(1, (*GRID, KINDS))
+    for (y, row), (x, _) in itertools.product(enumerate(coordinates(*GRID)), enumerate(coordinates(*GRID)[0])):
+        for entry, value in zip(entries, row[x], strict=True):
+            votes[:, y, x, :, :, entry] += value
+    torch.testing.assert_close(layer.votes(layer.votes.from_grid(u)), votes.flatten(1, 3))
+
+
+@pytest.mark.parametrize("transform", ["matrix", "vector"])
+def test_learned_coordinates_start_as_none_and_are_learned(transform):
+    torch.manual_seed(0)
+    layer = shared_layer(transform=transform, coordinates="learned")
+    plain = shared_layer(transform=transform)
+    plain.votes.weight.data.copy_(layer.votes.weight)
+    u = children(3)
+    torch.testing.assert_close(layer(u).s, plain(u).s)
+    layer(u).activation[:, 0].sum().backward()
+    assert layer.votes.coordinate_weight.grad.abs().max() > 0
+
+
+@pytest.mark.parametrize("mode", ["add", "learned"])
+@pytest.mark.parametrize("vote_norm", ["pose", "vote", None])
 @pytest.mark.parametrize("transform", ["matrix", "vector"])
 @pytest.mark.parametrize(
-    ("positions", "words"),
-    [(5, "24 children do not lie at 5 positions"), (48, "24 children"), (0, "positions must be at least 1, got 0")],
+    "options",
+    [
+        {},
+        {"softness": 0.5, "learn_softness": True},
+        {"weigh": "activation"},
+        {"weigh": "activation", "softness": 2.0, "learn_softness": True},
+        {"weigh": "activation", "normalize": False},
+    ],
 )
-def test_a_number_of_positions_that_does_not_divide_the_children_is_refused(transform, positions, words):
-    for make in (
-        lambda: create_transform(transform, 24, 3, 16, 16, positions),
-        lambda: CapsuleLayer(24, 3, transform=transform, positions=positions),
-    ):
-        with pytest.raises(ValueError, match=words):
-            make()
+def test_streaming_a_grid_is_the_plain_path(options, transform, vote_norm, mode, monkeypatch):
+    monkeypatch.setattr(grid_sums, "COLUMNS", 16)  # several passes
+    found = []
+    u, activation = 1 + children(7), torch.rand(7, *GRID, KINDS, dtype=torch.float64)
+    for streaming in (True, False):
+        torch.manual_seed(1)
+        options_of_layer = {"transform": transform, "vote_norm": vote_norm, "coordinates": mode}
+        layer = travelled(shared_layer(**options_of_layer, routing_options=options, streaming=streaming))
+        if mode == "learned":
+            nn.init.normal_(layer.votes.coordinate_weight)
+        x = activation.clone().requires_grad_()
+        found.append(everything(lambda u, layer=layer, x=x: layer(u, x), u, layer))
+        if "weigh" in options:
+            found[-1]["d activation"] = torch.autograd.grad(layer(u, x).activation.square().sum(), x)[0]
+    for name, value in found[1].items():
+        torch.testing.assert_close(found[0][name], value, rtol=1e-8, atol=1e-8, msg=lambda text, n=name: f"{n} {text}")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: CapsuleLayer(24, 3, share="position"), r"in_capsules=\(height, width, kinds\), got 24"),
+        (lambda: CapsuleLayer((2, 3), 3), r"\(height, width, kinds\), got \(2, 3\)"),
+        (lambda: CapsuleLayer((2, 0, 4), 3), r"in_capsules\[1\] must be at least 1, got 0"),
+        (lambda: CapsuleLayer((2, 3, 4), 3, share="kind"), "share must be one of 'position', None, got 'kind'"),
+        (lambda: CapsuleLayer((2, 3, 4), 3, coordinates="add"), "coordinates='add' needs share=\"position\""),
+        (lambda: shared_layer(coordinates="polar"), "'add', 'learned', None, got 'polar'"),
+        (lambda: shared_layer(pose_dim=1, coordinates="add"), "two entries, got pose_dim=1"),
+        (lambda: shared_layer()(torch.randn(2, 24, 16).double()), r"height, width, kinds, in_dim\), got \(2, 24, 16\)"),
+        (lambda: shared_layer()(torch.randn(2, 2, 3, 5, 16).double()), r"\(2, 2, 3, 5, 16\)"),
+        (lambda: shared_layer()(torch.randn(2, 0, 3, 4, 16).double()), r"\(2, 0, 3, 4, 16\)"),
+        (lambda: shared_layer()(children(2), torch.ones(2, 24)), r"\(2, 2, 3, 4\).*\(2, 24\)"),
+        (lambda: CapsuleLayer((2, 3, 4), 3)(torch.randn(2, 3, 2, 4, 16)), r"\(..., 2, 3, 4, 16\), got"),
+    ],
+)
+def test_what_is_no_grid_is_refused(call, words):
+    with pytest.raises(ValueError, match=words):
+        call()
+
+
+# --- grids of children that have matrices of their own ------------------------------------------------------------------
+
+
+def test_a_grid_is_folded_by_the_layer_above_it():
+    torch.manual_seed(0)
+    flat, grid = CapsuleLayer(24, 3), CapsuleLayer((2, 3, 4), 3)
+    grid.load_state_dict(flat.state_dict())
+    u, activation = torch.randn(5, 2, 3, 4, 16), torch.rand(5, 2, 3, 4)
+    expected = flat(u.flatten(1, 3), activation.flatten(1))
+    for layer in (flat, grid):
+        for one, other in zip(layer(Capsules(u, u, activation)), expected, strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def test_a_grid_of_one_position_is_folded_if_the_layer_expects_a_grid():
+    """As a row of children, its height and width would be free axes in front."""
+    u = torch.randn(5, 1, 1, 4, 16)
+    assert CapsuleLayer((1, 1, 4), 3)(u).s.shape == (5, 3, 16)
+    assert CapsuleLayer(4, 3)(u).s.shape == (5, 1, 1, 3, 16)

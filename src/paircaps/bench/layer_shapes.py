@@ -26,6 +26,7 @@ class LayerShape:
         pose_dim: pose dimensions K of a parent.
         transform: kind of votes, ``"matrix"`` or ``"vector"``.
         vote_norm: normalisation of votes, ``"pose"``, ``"vote"`` or None.
+        kinds: kinds of children that share their matrices at all positions; None if each child has its own.
     """
 
     in_capsules: int
@@ -34,6 +35,7 @@ class LayerShape:
     pose_dim: int
     transform: str
     vote_norm: str | None
+    kinds: int | None = None
 
     def layer(self, routing: str = "fm", streaming: bool | str = "auto", **options: object) -> CapsuleLayer:
         """Build a layer of these sizes.
@@ -43,11 +45,16 @@ class LayerShape:
             streaming: whether votes are streamed; ``"auto"`` lets the layer decide.
             options: options of the routing.
         """
-        return CapsuleLayer(**asdict(self), routing=routing, streaming=streaming, routing_options=options)
+        sizes = asdict(self)
+        kinds = sizes.pop("kinds")
+        if kinds is not None:
+            sizes |= {"in_capsules": (self.in_capsules // kinds, 1, kinds), "share": "position"}
+        return CapsuleLayer(**sizes, routing=routing, streaming=streaming, routing_options=options)
 
     def random_children(self, batch: int) -> Tensor:
-        """Random child capsules that require a gradient, (batch, I, K_in)."""
-        return torch.randn(batch, self.in_capsules, self.in_dim).requires_grad_()
+        """Random child capsules that require a gradient, (batch, I, K_in), or a grid where positions share matrices."""
+        grid = (self.in_capsules,) if self.kinds is None else (self.in_capsules // self.kinds, 1, self.kinds)
+        return torch.randn(batch, *grid, self.in_dim).requires_grad_()
 
     def layout(self, batch: int) -> Layout:
         """Sizes of the votes of a batch."""
@@ -63,6 +70,7 @@ class LayerShape:
         return (
             f"{self.in_capsules:,}×{self.in_dim} → {self.out_capsules:,}×{self.pose_dim} "
             f"{self.transform}, {'no' if self.vote_norm is None else self.vote_norm} norm"
+            f"{'' if self.kinds is None else f', {self.kinds} kinds shared'}"
         )
 
 
@@ -81,6 +89,7 @@ def shape_of_layer(layer: CapsuleLayer) -> LayerShape:
         layer.pose_dim,
         "vector" if isinstance(layer.votes, VectorVotes) else "matrix",
         {None: None, 1: "pose", 3: "vote"}[kept],
+        layer.grid[2] if layer.share and layer.grid else None,
     )
 
 

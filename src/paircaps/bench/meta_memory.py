@@ -11,7 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from paircaps.votes.layout import BLOCK_TILES, Layout, chunk_parents, tile_children
+from paircaps.votes.grid_sums import first_pass, vote_flops
+from paircaps.votes.layout import BLOCK_TILES, chunk_parents, tile_children
 from paircaps.votes.tiled_sums import SumArguments, tiled_gradients, tiled_sums
 
 BACKWARD_COPIES = 1.5
@@ -89,30 +90,43 @@ def _tile_buffer_bytes(func: Any, args: tuple[Any, ...]) -> int:
     if not name.startswith("vote_sums"):
         return 0  # vote statistics work on a megabyte at a time
     backward = name.endswith("backward")
-    u, weight, scale, shift, rows, normalize, tile = args[2:] if backward else args
-    layout = Layout.of(u, weight, rows)
-    tile = tile or tile_children(layout.batch, layout.parents, layout.pose_dim)
+    whole = SumArguments(*(args[2:] if backward else args))
+    gradients = args[:2] if backward else ()
+    copies = 0
+    if whole.shared:  # one pass after the other, whose children and gradients are copies
+        whole, gradients = first_pass(whole, gradients)
+        copies = sum(part.nbytes for part in (whole.u, whole.child_weight, *gradients) if part is not None)
+    layout = whole.layout
+    tile = whole.tile or tile_children(layout.batch, layout.parents, layout.pose_dim)
     children = min(layout.children, tile * BLOCK_TILES)
     parents = min(layout.parents, chunk_parents(layout.batch, layout.pose_dim))
-    if scale is not None and scale.dim() == 3:
+    scale, shift = whole.scale, whole.shift
+    if scale is not None and shift is not None and scale.dim() == 3:
         scale, shift = (part[:children, :parents] for part in (scale, shift))
-    job = SumArguments(u[:, :children], weight[:children, :parents], scale, shift, rows, normalize, tile)
+    job = whole._replace(
+        u=whole.u[:, :children],
+        weight=whole.weight[:children, :parents],
+        scale=scale,
+        shift=shift,
+        child_weight=None if whole.child_weight is None else whole.child_weight[:, :children],
+        tile=tile,
+    )
     # run the same code on the smaller tensors; what it returns is no buffer
     inside = MetaMemory()
     with inside:
-        results = tiled_gradients(job, args[0][:, :parents], args[1][:, :parents]) if backward else tiled_sums(job)
-    return inside.peak - sum(part.nbytes for part in results if part is not None)
+        of_parents = (part[:, :parents] for part in gradients)
+        results = tiled_gradients(job, *of_parents) if backward else tiled_sums(job)
+    return copies + inside.peak - sum(part.nbytes for part in results if part is not None)
 
 
-def _sum_flops(u: Tensor, weight: Tensor, scale: Any, shift: Any, rows: int, *_: Any, **__: Any) -> int:
+def _sum_flops(*arguments: Any, **_: Any) -> int:
     """Operations of the product that casts the votes."""
-    return Layout.of(u, weight, rows).product_flops
+    return vote_flops(SumArguments(*arguments))
 
 
-def _gradient_flops(grad_sum: Tensor, grad_squares: Tensor, u: Tensor, weight: Tensor, *rest: Any, **_: Any) -> int:
+def _gradient_flops(grad_sum: Tensor, grad_squares: Tensor, *arguments: Any, **_: Any) -> int:
     """Operations of the backward pass: the votes are cast again, and two products give the gradients."""
-    scale, shift, rows = rest[:3]
-    return 3 * _sum_flops(u, weight, scale, shift, rows)
+    return 3 * _sum_flops(*arguments)
 
 
 _FLOPS: dict[Any, Any] = {

@@ -50,7 +50,7 @@ class Floor(nn.Module):
         self.model = model
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return the primary capsules, (B, I, K)."""
+        """Return the primary capsules, (B, H', W', groups, K)."""
         return self.model.primary(self.model.conv(images).relu()).s
 
 

@@ -18,7 +18,8 @@ ROUTINGS = ("dynamic", "em", "fm")
 MODELS = (
     *("capsnet", "capsnet-light", "capsnet-pool", "capsnet-pool-light"),
     *("fast-caps", "fast-caps-tiny", "fast-pool", "fast-pool-tiny"),
-    *("resnet-caps", "resnet-caps-medium", "resnet-caps-small"),
+    *("resnet-caps", "resnet-caps-grid", "resnet-caps-grid-medium", "resnet-caps-grid-small"),
+    *("resnet-caps-medium", "resnet-caps-small"),
     *("resnet-pool", "resnet-pool-medium", "resnet-pool-small"),
 )
 EXPERIMENTS = ("fig4", "fig5", "table1", "table2", "table2-small", "table3", "table5", "table6")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from paircaps.errors import PaircapsError
 from paircaps.functional import Capsules
-from paircaps.layers import CapsuleLayer
+from paircaps.layers import CapsuleLayer, ConvCapsuleLayer
 from paircaps.models import CapsuleModel
 from paircaps.network import Network, most_active
 from paircaps.routing import Evidence, Routing
@@ -102,7 +102,7 @@ def has_capsules(network: Network) -> bool:
 def routing_without_evidence(network: Network) -> str | None:
     """Class name of a routing in the network that does not report what children contributed; None if all do."""
     for layer in network.modules():
-        if isinstance(layer, CapsuleLayer):
+        if isinstance(layer, CapsuleLayer | ConvCapsuleLayer):
             kind = type(layer.routing)
             if not issubclass(kind, Routing) or kind.evidence is Routing.evidence:
                 return kind.__name__
@@ -128,11 +128,12 @@ def trace(network: Network, images: Tensor) -> Trace:
     model = network.model
     if not isinstance(model, CapsuleModel):
         raise PaircapsError(f"{network.spec.model} has no capsules, so it has no agreement to show")
-    layers = cast(Iterable[CapsuleLayer], model.layers)
+    layers = cast(Iterable[CapsuleLayer | ConvCapsuleLayer], model.layers)
     with network.evaluating():
         levels = model.ascend(network.model_input(images))
         evidence = [layer.evidence(below) for layer, below in zip(layers, levels[:-1], strict=True)]
-    return Trace(network.prepare(images), tuple(levels), tuple(evidence), model.centres(), model.primary.grid)
+    rows, columns = levels[0].s.shape[1:3]
+    return Trace(network.prepare(images), tuple(levels), tuple(evidence), model.centres((rows, columns)), (rows, columns))
 
 
 def choose_classes(capsules: Capsules, label: Tensor | int | None, count: int = 1) -> Tensor:

@@ -81,15 +81,14 @@ class CapsuleLayer(nn.Module):
     ) -> None:
         super().__init__()
         require_choice("share", share, SHARES)
-        self.grid = None if isinstance(in_capsules, int) else grid_of_capsules("in_capsules", in_capsules)
+        self.grid = grid_of_capsules("in_capsules", in_capsules) if isinstance(in_capsules, tuple | list) else None
         if self.grid is None and share is not None:
             raise ValueError(
                 f"share={share!r} needs children on a grid: in_capsules=(height, width, kinds), got {in_capsules!r}"
             )
         if coordinates is not None and share is None:
             raise ValueError(f'coordinates={coordinates!r} needs share="position": else each child has its own matrices')
-        children = in_capsules if self.grid is None else math.prod(self.grid)
-        assert isinstance(children, int)
+        children = in_capsules if isinstance(in_capsules, int) else math.prod(self.grid or (in_capsules,))
         self.streaming, self.tile, self.share = streaming, require_streaming(streaming, tile, children), share
         self.in_capsules = children
         self.out_capsules = out_capsules

@@ -128,19 +128,20 @@ class PrimaryCapsules(nn.Module):
             return Capsules(u, u, torch.linalg.vector_norm(u, dim=-1))
         return Capsules(u, u, self.presence(features).movedim(1, -1))
 
-    def centres(self, step: float = 1.0, first: float = 0.5) -> Tensor:
+    def centres(self, step: float = 1.0, first: float = 0.5, grid: tuple[int, int] | None = None) -> Tensor:
         """Centre of the receptive field of each capsule.
 
         Args:
             step: distance of neighbouring features, in the unit wanted, such as pixels of the image.
             first: position of the centre of the first feature.
+            grid: rows and columns of capsules; None for those of feature maps of ``in_size``.
 
         Returns:
             x to the right and y down, (I, 2), position by position, the groups of one position side by side.
         """
         kernel, stride, padding = (self.conv.kernel_size[0], self.conv.stride[0], int(self.conv.padding[0]))
         middle = (kernel - 1) / 2 - padding
-        y, x = (first + step * (stride * torch.arange(side) + middle) for side in self.grid)
+        y, x = (first + step * (stride * torch.arange(side) + middle) for side in grid or self.grid)
         positions = torch.stack(torch.meshgrid(x, y, indexing="xy"), -1)  # (height, width, 2)
         return positions.flatten(0, 1).repeat_interleave(self.groups, 0)
 

@@ -38,6 +38,7 @@ __all__ = [
     "PoolingModel",
     "ResNetBackbone",
     "ResNetCapsules",
+    "ResNetGridCapsules",
     "ResNetPool",
     "WhiteningStem",
     "count_parameters",

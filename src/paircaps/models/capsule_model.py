@@ -44,6 +44,10 @@ class CapsuleModel(ImageModel):
             accumulate(self.layers, lambda below, layer: layer(below), initial=self.primary(self.features(images)))
         )
 
-    def centres(self) -> Tensor:
-        """Centre of the receptive field of each primary capsule: x and y in pixels, (I, 2)."""
-        return self.primary.centres(*self.FIELD)
+    def centres(self, grid: tuple[int, int] | None = None) -> Tensor:
+        """Centre of the receptive field of each primary capsule: x and y in pixels, (I, 2).
+
+        Args:
+            grid: rows and columns of the primary capsules; None for those of an image of the model's own size.
+        """
+        return self.primary.centres(*self.FIELD, grid)

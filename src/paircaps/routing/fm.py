@@ -135,8 +135,12 @@ class FMAgreement(Routing):
         )
 
     def _weight(self, activation: Tensor | None) -> Tensor | None:
-        """Weight of each child, (..., I), or None where all count alike."""
-        return activation if self.weigh == "activation" else None
+        """Weight of each child, (..., I), or None where all count alike.
+
+        An activation below zero, which FM agreement gives to a capsule whose children disagree, is no weight: such a
+        capsule has no say.
+        """
+        return None if self.weigh is None or activation is None else activation.clamp_min(0)
 
     @property
     def needs(self) -> VoteNeeds:

@@ -10,7 +10,7 @@ memory is that of one pass, however large the grid is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -164,3 +164,26 @@ def _of_parents(gradient: Tensor, part: Pass, grid: tuple[int, ...]) -> Tensor:
     else:
         gradient = gradient[part.parents]
     return gradient.flatten(0, -3)
+
+
+def first_pass(arguments: SumArguments, gradients: Sequence[Tensor] = ()) -> tuple[SumArguments, tuple[Tensor, ...]]:
+    """Arguments of the sums over the first pass, and gradients of the sums for its positions: as large as any pass.
+
+    Args:
+        arguments: arguments of the sums over a grid.
+        gradients: gradients of the sums, if any.
+    """
+    part = next(iter(_plan(arguments)[1]))
+    some, grid = _arguments_of(arguments, part)
+    return some, tuple(_of_parents(gradient, part, grid) for gradient in gradients)
+
+
+def vote_flops(arguments: SumArguments) -> int:
+    """Number of multiplications and additions that cast all votes once, over a grid or not.
+
+    Args:
+        arguments: arguments of the sums.
+    """
+    if not arguments.shared:
+        return arguments.layout.product_flops
+    return sum(_arguments_of(arguments, part)[0].layout.product_flops for part in _plan(arguments)[1])
