@@ -33,13 +33,18 @@ def pairwise_agreement(votes):
     return s
 
 
-def fm_agreement(votes, normalize=True, halve=True, activation="sum"):
-    """Algorithm 1; the options are those in which the published runs differ from it."""
+def fm_agreement(votes, weights=None, normalize=True, halve=True, activation="sum", softness=0.0):
+    """Algorithm 1; the options are those in which the published runs differ from it, weights (E14) and softness (E15)."""
     if normalize:
         votes = [
-            [[value / math.sqrt(sum(v * v for v in vote)) for value in vote] for vote in child] for child in votes
+            [[value / math.sqrt(sum(v * v for v in vote) + softness) for value in vote] for vote in child]
+            for child in votes
         ]  # line 1
+    if weights is not None:
+        votes = [[[x * value for value in vote] for vote in child] for x, child in zip(weights, votes, strict=True)]
     s = pairwise_agreement(votes)  # line 2
+    if weights is not None:
+        s = [[value * len(votes) / sum(weights) for value in parent] for parent in s]
     if not halve:
         s = [[2 * value for value in parent] for parent in s]
     pose = [[value / math.sqrt(sum(v * v for v in parent)) for value in parent] for parent in s]  # line 3

@@ -18,8 +18,9 @@ def capsules(nested):
     return Capsules(*(torch.tensor(part, dtype=torch.float64) for part in nested))
 
 
-def fm_loop(votes, _, /, **options):
-    return capsules(loops.fm_agreement(votes.tolist(), **options))
+def fm_loop(votes, activation, /, weigh=None, learn_softness=False, **options):
+    weights = None if weigh is None else activation.tolist()
+    return capsules(loops.fm_agreement(votes.tolist(), weights, **options))
 
 
 def dynamic_loop(votes, _, iterations=3):
@@ -39,6 +40,11 @@ OPTIONS = [
     ("fm", {"halve": False}),
     ("fm", {"activation": "squash"}),
     ("fm", {"activation": "squash", "normalize": False}),
+    ("fm", {"softness": 0.5}),
+    ("fm", {"softness": 1.0, "learn_softness": True, "halve": False}),
+    ("fm", {"weigh": "activation"}),
+    ("fm", {"weigh": "activation", "normalize": False}),
+    ("fm", {"weigh": "activation", "softness": 2.0, "activation": "squash"}),
     *(("dynamic", {"iterations": n}) for n in (1, 2, 5)),
     *(("em", {"iterations": n}) for n in (1, 2, 4, 5)),
     ("em", {"beta_u": 0.0, "beta_a": -1000.0}),
