@@ -217,3 +217,9 @@ def test_options_show_in_the_printed_module():
     assert "iterations=2" in repr(create_routing("dynamic", J, iterations=2))
     assert "iterations=2" in repr(create_routing("em", J, iterations=2))
     assert "normalize=False" in repr(create_routing("fm", J, normalize=False))
+
+
+def test_a_routing_with_a_learned_softness_can_be_printed():
+    """Its value has a gradient, which a plain float() warns about."""
+    assert "softness=4, learned" in str(FMAgreement(J, softness=4.0, learn_softness=True))
+    assert "softness" not in str(FMAgreement(J))

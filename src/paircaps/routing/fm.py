@@ -173,6 +173,7 @@ class FMAgreement(Routing):
         """Options, for print(model)."""
         chosen = f"{super().extra_repr()}, normalize={self.normalize}, halve={self.halve}, activation={self.activation!r}"
         if self.initial_softness:
-            learned = "" if self.log_softness is None else ", learned"
-            chosen += f", softness={float(self.softness):g}{learned}"
+            softness = self.softness
+            value = f"{softness.item():g}, learned" if isinstance(softness, Tensor) else f"{softness:g}"
+            chosen += f", softness={value}"
         return chosen if self.weigh is None else f"{chosen}, weigh={self.weigh!r}"

@@ -115,10 +115,10 @@ class WindowVotes(LazyVotes):
 
     def total(self) -> Tensor:
         """Σû over the children of each window, (..., H', W', J, K): a convolution, since votes are linear."""
+        if len(getattr(self.norm, "shape", ())) == 3:  # a scale of each vote is another kernel for each row
+            return self.sums(normalize=False)[0]
         u = self._flat()
         scale, shift = self._affine(u)
-        if scale is not None and scale.dim() == 3:  # a scale of each vote is another kernel for each row
-            return self.sums(normalize=False)[0]
         return self._unflat(total_of_windows(u, self.transform.matrices, self.transform.rows, self.windows, scale, shift))
 
     def by_image(self, agree: Agree, activation: Tensor | None) -> Capsules:
@@ -170,7 +170,7 @@ class WindowVotes(LazyVotes):
         # every child of the grid casts a vote for every parent at every place: so many parents, and no windows
         by_kind = self.transform.matrices.unflatten(0, (places, -1)).transpose(0, 1).flatten(1, 2)  # (kinds, k²·J, Q, R)
         children = u.flatten(0, 2)  # (B·H·W, kinds, K_in)
-        count = len(children) * (1 if per_vote else by_kind.shape[:2].numel())
+        count = children.shape[0] * (1 if per_vote else by_kind.shape[:2].numel())
 
         def statistics() -> tuple[Tensor, Tensor]:
             found = vote_statistics(children, by_kind, self.transform.rows, per_vote)
