@@ -24,7 +24,7 @@ def test_the_map_adds_up_to_the_activation(build, routing):
 def test_shares_are_those_of_equation_5_by_hand():
     network = small_network()
     model, layer = network.model, network.model.layers[-1]
-    u = model.primary(model.features(some_images() / 255)).s
+    u = model.primary(model.features(some_images() / 255)).s.flatten(1, 3)
     votes = F.normalize(layer.norm(layer.votes(u)), dim=-1)[:, :, 2]  # (B, I, K) for class 2
     children = votes.shape[1]
     total = votes.sum(1)

@@ -68,6 +68,8 @@ def test_a_class_that_was_never_fitted_is_left_out():
 class Weigher(nn.Module):
     """Knows where the ink is, and nothing else; says the first class whatever it sees."""
 
+    model = None  # no capsules to look into
+
     def __init__(self, activation=lambda x, y: torch.ones_like(x)):
         super().__init__()
         self.unused = nn.Parameter(torch.zeros(1))

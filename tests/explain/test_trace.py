@@ -20,7 +20,7 @@ def test_shares_of_every_layer_add_up_to_the_activation(build, routing):
     expected = network(some_images()).activation[torch.arange(3), label]
     assert len(shares) == len(network.model.layers)
     for layer, below in zip(shares, traced.levels, strict=False):
-        assert layer.shape == below.activation.shape
+        assert layer.shape == below.activation.flatten(1).shape
         torch.testing.assert_close(layer.sum(-1), expected, rtol=1e-4, atol=1e-5)
 
 

@@ -7,7 +7,7 @@ from paircaps import create_model
 from paircaps.models import CapsuleModel
 
 
-@pytest.fixture(params=["resnet-caps-small", "resnet-caps", "capsnet-light", "fast-caps-tiny"])
+@pytest.fixture(params=["resnet-caps-small", "resnet-caps", "resnet-caps-grid-small", "capsnet-light", "fast-caps-tiny"])
 def model(request):
     options = {"blocks": (1, 1, 1)} if request.param == "resnet-caps" else {}
     model = create_model(request.param, image_size=(64, 72), **options).eval()
@@ -17,7 +17,7 @@ def model(request):
 
 def test_the_middle_of_a_capsule_is_that_of_the_pixels_it_depends_on(model):
     image = torch.rand(1, 1, 64, 72, requires_grad=True)
-    primary = model.primary(model.features(image)).s[0]
+    primary = model.primary(model.features(image)).s[0].flatten(0, 2)
     height, width = model.primary.grid
     row, column = height // 2, width // 2
     capsule = (row * width + column) * model.primary.groups + 1

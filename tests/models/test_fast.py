@@ -220,7 +220,7 @@ def test_centres_are_those_of_the_pixels_that_a_capsule_depends_on(position):
     images = torch.rand(64, 1, 72, 80, requires_grad=True)
     row, column = position
     capsule = (row * model.primary.grid[1] + column) * 2 + 1
-    model.primary(model.features(images)).s[:, capsule].abs().sum().backward()
+    model.primary(model.features(images)).s.flatten(1, 3)[:, capsule].abs().sum().backward()
     seen = (images.grad != 0).any(0)[0]
     rows, columns = seen.any(1).nonzero().flatten() + 0.5, seen.any(0).nonzero().flatten() + 0.5
     middle = torch.stack([columns[0] + columns[-1], rows[0] + rows[-1]]) / 2

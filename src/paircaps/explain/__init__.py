@@ -8,6 +8,7 @@ from __future__ import annotations
 from paircaps.explain.agreement import Agreement, agreement
 from paircaps.explain.dimensions import Dimension, measure_dimensions
 from paircaps.explain.equivariance import Equivariance, measure_equivariance
+from paircaps.explain.focus import focus
 from paircaps.explain.perturb import DimensionRanges, Perturbation, dimension_ranges, perturb
 from paircaps.explain.reconstruct import Reconstruction, reconstruct
 from paircaps.explain.trace import Trace, trace
@@ -27,6 +28,7 @@ __all__ = [
     "UprightImages",
     "agreement",
     "dimension_ranges",
+    "focus",
     "measure_dimensions",
     "measure_equivariance",
     "perturb",

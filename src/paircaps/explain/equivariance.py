@@ -15,6 +15,8 @@ from torch import Tensor
 from paircaps._utils.checks import require_positive
 from paircaps.data.synthetic.poses import POSE, UPRIGHT
 from paircaps.errors import PaircapsError
+from paircaps.explain.focus import focus
+from paircaps.explain.trace import has_agreement
 from paircaps.explain.warps import (
     RANGES,
     SHIFT,
@@ -36,6 +38,7 @@ REDUCED = 16
 
 _SPREAD_IMAGES = 100  # images whose activations are followed while they are warped
 _WARPS_EACH = 20  # warps of each of these images
+_FOCUS_IMAGES = 200  # images whose agreement is looked at
 _CURVE_IMAGES = 300  # images at each point of an accuracy curve
 _AT_ONCE = 256  # images in a batch
 
@@ -56,6 +59,8 @@ class Equivariance:
         still: number of these images.
         warped: accuracy on images in random poses, 0 to 1.
         curves: accuracy against the size of one kind of warp alone, by kind: pairs of size and accuracy.
+        focus: share of the agreement that lies on the object's pixels, over the share of the picture that they cover;
+            None for a network without capsules, or with a routing that does not report contributions.
     """
 
     name: str
@@ -67,6 +72,7 @@ class Equivariance:
     still: int
     warped: float
     curves: dict[str, list[tuple[float, float]]]
+    focus: float | None = None
 
     def as_dict(self) -> dict[str, object]:
         """All values by name, for JSON."""
@@ -104,6 +110,7 @@ def measure_equivariance(
         min(images, _CURVE_IMAGES, len(test_on)),
         test.hits.double().mean().item(),
         curves,
+        _focus(network, test_on, seed),
     )
 
 
@@ -214,6 +221,18 @@ def _spread(network: Network, base: UprightImages, seed: int) -> float | None:
     return moved.unflatten(0, (count, _WARPS_EACH)).std(dim=1).mean().item() / distance
 
 
+def _focus(network: Network, base: UprightImages, seed: int) -> float | None:
+    """Focus of the agreement on images that are shifted, each to a place of its own."""
+    if not has_agreement(network):
+        return None
+    count = min(_FOCUS_IMAGES, len(base))
+    poses = torch.tensor(UPRIGHT).repeat(count, 1)
+    poses[:, :2] = random_poses(count, base.size, seed, "focus")[:, :2]
+    shifted = base.warped(torch.arange(count), poses)
+    device = next(network.parameters()).device
+    return focus(network, shifted.images.to(device), shifted.labels.to(device))
+
+
 def _right_and_wrong(network: Network, warped: WarpedImages) -> tuple[Tensor, Tensor]:
     """Activation of the right capsule, and the mean activation of all others, (N,) each."""
     activation = torch.cat([activation for _, activation, _ in _run(network, warped)]).double()
@@ -224,15 +243,16 @@ def _right_and_wrong(network: Network, warped: WarpedImages) -> tuple[Tensor, Te
 def as_markdown(result: dict[str, Any]) -> str:
     """Format results of several networks as a table, with the meaning of its columns and the machine."""
     lines = [
-        f"| network | pose | {' | '.join(f'R² {kind}' for kind in POSE)} | spread | upright | warped |",
-        "|---|---|" + "---|" * (len(POSE) + 3),
+        f"| network | pose | {' | '.join(f'R² {kind}' for kind in POSE)} | spread | upright | warped | focus |",
+        "|---|---|" + "---|" * (len(POSE) + 4),
     ]
     for row in result["networks"]:
         spread = "–" if row["spread"] is None else f"{row['spread']:.2f}"
-        ends = f"{spread} | {100 * row['upright']:.1f} % | {100 * row['warped']:.1f} %"
+        focused = "–" if row["focus"] is None else f"{row['focus']:.2f}"
+        ends = f"{spread} | {100 * row['upright']:.1f} % | {100 * row['warped']:.1f} % | {focused}"
         lines.append(f"| {row['name']} | {row['pose_dim']} | {_values(row['r2'])} | {ends} |")
         if row["r2_reduced"] is not None:
-            lines.append(f"| the same, reduced | {REDUCED} | {_values(row['r2_reduced'])} | | | |")
+            lines.append(f"| the same, reduced | {REDUCED} | {_values(row['r2_reduced'])} | | | | |")
     lines += ["", _legend(result)]
     return "\n".join(lines) + "\n"
 
@@ -250,7 +270,8 @@ def _legend(result: dict[str, Any]) -> str:
             f"({data['test']}); 1 is perfect, 0 no better than the mean. *pose*: the numbers it is read from;",
             f"where they are more than {REDUCED}, their {REDUCED} principal components too. *spread*: deviation of the",
             "right capsule's activation while its image is warped, as a part of the distance between right and wrong",
-            f"ones. *upright*: accuracy on {still} images as they are, *warped*: on those warped for the test. Warps:",
+            f"ones. *upright*: accuracy on {still} images as they are, *warped*: on those warped for the test. *focus*:",
+            "share of the agreement on the object's pixels over the share of the picture they cover. Warps:",
             f"{most.rotation:g} degrees, a scale of {most.scale[0]:g}",
             f"to {most.scale[1]:g}, a shear of {most.shear:g}, a shift of {SHIFT:g} of the side, each to either side.",
             f"Seed {result['seed']}. {result['machine']}.",

@@ -28,6 +28,7 @@ class ResNetGridCapsules(CapsuleModel):
         blocks: tuple[int, int, int] = (8, 8, 8),
         widths: tuple[int, int, int] = (16, 32, 64),
         hidden_capsules: tuple[int, ...] = (32, 16),
+        conv_kinds: tuple[int, ...] = (),
         kinds: int = 4,
         pose_dim: int = 16,
         primary_kernel: int = 5,
@@ -38,6 +39,7 @@ class ResNetGridCapsules(CapsuleModel):
         coordinates: str | None = "add",
         vote_norm: str | None = "pose",
         routing_options: dict[str, object] | None = None,
+        hidden_options: dict[str, object] | None = None,
         streaming: bool | str = "auto",
     ) -> None:
         super().__init__(num_classes, in_channels, image_size, MINIMUM_SIZE)
@@ -67,6 +69,8 @@ class ResNetGridCapsules(CapsuleModel):
             streaming=streaming,
             share="position",
             coordinates=coordinates,
+            conv_kinds=conv_kinds,
+            hidden_options=hidden_options,
         )
 
     FIELD = (float(ResNetBackbone.STRIDE), 0.5)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from paircaps._utils.checks import require_sizes
-from paircaps.layers import CapsuleLayer, PrimaryCapsules
+from paircaps.layers import CapsuleLayer, ConvCapsuleLayer, PrimaryCapsules
 from paircaps.routing import Routing, RoutingFactory
 
 
@@ -24,6 +24,8 @@ def capsule_stack(
     streaming: bool | str,
     share: str | None = None,
     coordinates: str | None = None,
+    conv_kinds: Sequence[int] = (),
+    hidden_options: dict[str, object] | None = None,
 ) -> nn.Sequential:
     """Capsule layers, each with a routing of its own.
 
@@ -45,8 +47,27 @@ def capsule_stack(
         raise TypeError(
             f"each capsule layer needs a routing of its own: give a name, a class or a factory, got {routing!r}"
         )
-    layers = []
-    in_capsules, in_dim = primary.out_grid, primary.pose_dim
+    layers: list[nn.Module] = []
+    (height, width, kinds), in_dim = primary.out_grid, primary.pose_dim
+    below = {**(routing_options or {}), **(hidden_options or {})}
+    for out_kinds in conv_kinds:
+        layers.append(
+            ConvCapsuleLayer(
+                kinds,
+                out_kinds,
+                kernel_size=3,
+                padding=1,
+                pose_dim=pose_dim,
+                in_dim=in_dim,
+                routing=routing,
+                transform=transform,
+                vote_norm=vote_norm,
+                routing_options=below,
+                streaming=streaming,
+            )
+        )
+        kinds, in_dim = out_kinds, pose_dim
+    in_capsules = (height, width, kinds)
     for out_capsules in (*hidden, num_classes):
         layers.append(
             CapsuleLayer(
