@@ -129,21 +129,22 @@ def test_shared_weights_start_as_those_of_all_children_do(transform, fans):
 
 
 def coordinates(height, width):
-    """Row and column of every position, from -1 to 1: the middles of equal parts."""
-    return [[(2 * (y + 0.5) / height - 1, 2 * (x + 0.5) / width - 1) for x in range(width)] for y in range(height)]
+    """Row and column of every position, from 0 to 4: the middles of equal parts."""
+    return [[(4 * (y + 0.5) / height, 4 * (x + 0.5) / width) for x in range(width)] for y in range(height)]
 
 
+@pytest.mark.parametrize("vote_norm", ["pose", None])
 @pytest.mark.parametrize(("transform", "entries"), [("matrix", (3, 7)), ("vector", (0, 1))])
-def test_coordinates_are_added_to_two_entries_of_every_vote(transform, entries):
-    plain = shared_layer(transform=transform, vote_norm=None)
-    layer = shared_layer(transform=transform, vote_norm=None, coordinates="add")
+def test_coordinates_are_added_to_two_entries_of_every_normalised_vote(transform, entries, vote_norm):
+    plain = travelled(shared_layer(transform=transform, vote_norm=vote_norm)).eval()
+    layer = shared_layer(transform=transform, vote_norm=vote_norm, coordinates="add", streaming=False).eval()
     layer.load_state_dict(plain.state_dict())  # there is nothing more to save
     u = children(3)
-    votes = plain.votes(u.flatten(1, 3)).unflatten(1, (*GRID, KINDS))
+    votes = plain.norm(plain.votes(u.flatten(1, 3))).unflatten(1, (*GRID, KINDS))
     for (y, row), (x, _) in itertools.product(enumerate(coordinates(*GRID)), enumerate(coordinates(*GRID)[0])):
         for entry, value in zip(entries, row[x], strict=True):
             votes[:, y, x, :, :, entry] += value
-    torch.testing.assert_close(layer.votes(layer.votes.from_grid(u)), votes.flatten(1, 3))
+    torch.testing.assert_close(layer(u).s, layer.routing(votes.flatten(1, 3)).s)
 
 
 @pytest.mark.parametrize("transform", ["matrix", "vector"])
@@ -162,23 +163,27 @@ def test_learned_coordinates_start_as_none_and_are_learned(transform):
 @pytest.mark.parametrize("vote_norm", ["pose", "vote", None])
 @pytest.mark.parametrize("transform", ["matrix", "vector"])
 @pytest.mark.parametrize(
-    "options",
+    ("routing", "options"),
     [
-        {},
-        {"softness": 0.5, "learn_softness": True},
-        {"weigh": "activation"},
-        {"weigh": "activation", "softness": 2.0, "learn_softness": True},
-        {"weigh": "activation", "normalize": False},
+        ("fm", {}),
+        ("fm", {"softness": 0.5, "learn_softness": True}),
+        ("fm", {"weigh": "activation"}),
+        ("fm", {"weigh": "activation", "softness": 2.0, "learn_softness": True}),
+        ("fm", {"weigh": "activation", "normalize": False}),
+        ("dynamic", {}),
+        ("dynamic", {"iterations": 1}),
+        ("em", {}),
     ],
+    ids=str,
 )
-def test_streaming_a_grid_is_the_plain_path(options, transform, vote_norm, mode, monkeypatch):
+def test_streaming_a_grid_is_the_plain_path(routing, options, transform, vote_norm, mode, monkeypatch):
     monkeypatch.setattr(grid_sums, "COLUMNS", 16)  # several passes
     found = []
     u, activation = 1 + children(7), torch.rand(7, *GRID, KINDS, dtype=torch.float64)
     for streaming in (True, False):
         torch.manual_seed(1)
-        options_of_layer = {"transform": transform, "vote_norm": vote_norm, "coordinates": mode}
-        layer = travelled(shared_layer(**options_of_layer, routing_options=options, streaming=streaming))
+        form = {"routing": routing, "transform": transform, "vote_norm": vote_norm, "coordinates": mode}
+        layer = travelled(shared_layer(**form, routing_options=options, streaming=streaming))
         if mode == "learned":
             nn.init.normal_(layer.votes.coordinate_weight)
         x = activation.clone().requires_grad_()

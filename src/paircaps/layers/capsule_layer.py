@@ -57,8 +57,8 @@ class CapsuleLayer(nn.Module):
         share: ``"position"`` gives children of one kind the same vote matrices at all positions of the grid; the layer
             then takes grids of any other height and width too. None gives every child matrices of its own.
         coordinates: where positions share their matrices, ``"add"`` adds the row and the column of a child's position,
-            from −1 to 1, to two entries of its votes; ``"learned"`` multiplies them by learned weights; None leaves
-            them out.
+            from 0 to 4, to two entries of its votes after their batch norm; ``"learned"`` adds them with learned
+            weights to all entries; None leaves them out.
         norm_momentum: weight of a new batch in the running statistics of the batch norm.
     """
 

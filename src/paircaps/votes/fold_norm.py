@@ -1,7 +1,8 @@
 """Batch norm folded into the vote weights, a block of children at a time, and its derivative.
 
 A normalised vote is g ⊙ (u W) + h. Its scale g goes into the weights; its shift h is one more row of them, and every
-child gets one more value, 1. The product then casts finished votes.
+child gets one more value, 1. The product then casts finished votes. The last rows of the weights may be exempt from the
+scale, as those of coordinates are.
 """
 
 from __future__ import annotations
@@ -85,7 +86,9 @@ def fold_children(u: Tensor, affine: ScaleAndShift | None, children: slice, rows
     return F.pad(to_columns(u, children, rows), (0, 0, 0, 1), value=1.0).flatten(0, 1)
 
 
-def fold_weights(weight: Tensor, affine: ScaleAndShift | None, children: slice, parents: slice, rows: int) -> Tensor:
+def fold_weights(
+    weight: Tensor, affine: ScaleAndShift | None, children: slice, parents: slice, rows: int, unscaled: int = 0
+) -> Tensor:
     """Weights between some children and some parents, laid out for the product, with batch norm folded in.
 
     Args:
@@ -94,6 +97,7 @@ def fold_weights(weight: Tensor, affine: ScaleAndShift | None, children: slice, 
         children: range of the children.
         parents: range of the parents.
         rows: P, the rows of a child; each has a scale of its own, so the weights are repeated for each.
+        unscaled: number of last rows of the weights that have no scale.
 
     Returns:
         (T·P, Q or Q + 1, J·R).
@@ -103,8 +107,10 @@ def fold_weights(weight: Tensor, affine: ScaleAndShift | None, children: slice, 
         folded = block.expand(-1, rows, -1, -1, -1)
     else:
         scale, shift = affine.at(children, parents)
+        scaled = block.shape[2] - unscaled
+        exempt = block[:, :, scaled:].expand(-1, rows, -1, -1, -1)
         shift = shift.expand(block.shape[0], -1, -1, block.shape[3], -1)
-        folded = torch.cat([block * scale, shift], dim=2)
+        folded = torch.cat([block[:, :, :scaled] * scale, exempt, shift], dim=2)
     return folded.reshape(folded.shape[0] * rows, folded.shape[2], -1)
 
 
@@ -119,10 +125,13 @@ class FoldedGradients:
         affine: scale and shift, or None without batch norm.
         scale: g in its own shape and dtype, or None.
         rows: P, the rows of a child.
+        unscaled: number of last rows of the weights that have no scale.
     """
 
-    def __init__(self, weight: Tensor, affine: ScaleAndShift | None, scale: Tensor | None, rows: int) -> None:
-        self.affine, self.rows = affine, rows
+    def __init__(
+        self, weight: Tensor, affine: ScaleAndShift | None, scale: Tensor | None, rows: int, unscaled: int = 0
+    ) -> None:
+        self.affine, self.rows, self.scaled = affine, rows, weight.shape[2] - unscaled
         self.weight = torch.empty_like(weight, memory_format=torch.contiguous_format)
         self.dtype = None if scale is None else scale.dtype
         self._scale = None if scale is None else torch.zeros_like(scale, dtype=sum_precision(scale))
@@ -143,9 +152,11 @@ class FoldedGradients:
             self.weight[children, parents] = (folded.sum(1) if self.rows > 1 else folded[:, 0]).transpose(1, 2)
             return
         scale, _ = self.affine.at(children, parents)
-        inner, shift = folded[:, :, :-1], folded[:, :, -1]
-        self.weight[children, parents] = (inner * scale).sum(1).transpose(1, 2)
-        self._add_affine(_from_rows((inner * block).sum(2)), _from_rows(shift), children, parents)
+        inner, exempt, shift = folded[:, :, : self.scaled], folded[:, :, self.scaled : -1], folded[:, :, -1]
+        self.weight[children, parents, : self.scaled] = (inner * scale).sum(1).transpose(1, 2)
+        self.weight[children, parents, self.scaled :] = exempt.sum(1).transpose(1, 2)
+        of_scale = (inner * block[:, :, : self.scaled]).sum(2)
+        self._add_affine(_from_rows(of_scale), _from_rows(shift), children, parents)
 
     def _add_affine(self, scale: Tensor, shift: Tensor, children: slice, parents: slice) -> None:
         """Add the gradients of a block's scale and shift, (T, J, K) each, in the shape of the norm."""

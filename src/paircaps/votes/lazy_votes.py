@@ -169,11 +169,14 @@ class LazyVotes:
 
     def dense(self) -> Tensor:
         """All votes, (..., I, J, K)."""
-        votes = self.transform(self.u)
-        if getattr(self.transform, "shared", False) and len(getattr(self.norm, "shape", ())) == 3:
-            # a norm of each vote has statistics of each kind, over all positions
-            return self.norm(votes.unflatten(-3, (-1, len(self.transform.weight)))).flatten(-4, -3)
-        return self.norm(votes)
+        if not getattr(self.transform, "shared", False):
+            return self.norm(self.transform(self.u))
+        votes = self.transform(self.transform.without_coordinates(self.u))
+        if len(getattr(self.norm, "shape", ())) == 3:  # statistics of each kind, over all positions
+            votes = self.norm(votes.unflatten(-3, (-1, len(self.transform.weight)))).flatten(-4, -3)
+        else:
+            votes = self.norm(votes)
+        return votes + self.transform.coordinate_votes(self.u)
 
     def of_children(self, activation: Tensor | None) -> Tensor | None:
         """Activations of the children beside :meth:`dense`, (..., I)."""
@@ -195,16 +198,23 @@ class LazyVotes:
         """
         u, rows = self._flat(), self.transform.rows
         weight = None if weight is None else weight.reshape(u.shape[:2])
-        scale_and_shift = self._affine(u)
+        unscaled, affine = self.transform.unscaled, self._affine(u)
         total, squares = vote_sums(
-            SumArguments(u, self.transform.matrices, *scale_and_shift, rows, normalize, self.tile, softness, weight)
+            SumArguments(
+                u, self.transform.matrices, *affine, rows, normalize, self.tile, softness, weight, None, unscaled
+            )
         )
         return self._unflat(total), self._unflat(squares)
 
     def total(self) -> Tensor:
         """Σû over the children, (..., J, K): one matrix product over children and their dimensions together."""
-        u, rows = self._flat(), self.transform.rows
-        return self._unflat(total_vote(self._by_weights(u), self.transform.matrices, rows, *self._affine(u)))
+        u, rows, transform = self._flat(), self.transform.rows, self.transform
+        scale, shift = self._affine(u)
+        total = total_vote(self._by_weights(transform.without_coordinates(u)), transform.weight, rows, scale, shift)
+        if transform.unscaled:
+            places = u.unflatten(-1, (rows, -1))[..., -transform.unscaled :].flatten(-2)
+            total = total + total_vote(self._by_weights(places), transform.coordinate_weight, rows, None, None)
+        return self._unflat(total)
 
     def by_image(self, agree: Agree, activation: Tensor | None) -> Capsules:
         """Route a few images at a time, so that their votes stay in the processor's cache.
@@ -251,7 +261,8 @@ class LazyVotes:
         scale, shift = self._affine(u)
         rows, weight = self.transform.rows, self.transform.matrices
         affine = None if scale is None or shift is None else ScaleAndShift(scale, shift, rows)
-        return fold_weights(weight, affine, slice(weight.shape[0]), slice(weight.shape[1]), rows)
+        every = slice(weight.shape[0]), slice(weight.shape[1])
+        return fold_weights(weight, affine, *every, rows, self.transform.unscaled)
 
     def _unflat(self, values: Tensor) -> Tensor:
         """Values of (B, J, ...) with the leading axes of the children, (..., J, ...)."""
@@ -263,9 +274,9 @@ class LazyVotes:
             return None, None
         norm = cast(FoldingNorm, self.norm)
         per_vote = len(norm.shape) == 3
-        matrices, u = self.transform.matrices, self._positions_as_images(u)
-        count = u.shape[0] * (1 if per_vote else matrices.shape[:2].numel())
-        return norm.fold(lambda: vote_statistics(u, matrices, self.transform.rows, per_vote), count)
+        weight, u = self.transform.weight, self._positions_as_images(self.transform.without_coordinates(u))
+        count = u.shape[0] * (1 if per_vote else weight.shape[:2].numel())
+        return norm.fold(lambda: vote_statistics(u, weight, self.transform.rows, per_vote), count)
 
     def _by_weights(self, u: Tensor) -> Tensor:
         """Children (B, I, D) by position and by weights of their own, (B, N, kinds, D); N is 1 where none are shared."""

@@ -46,7 +46,7 @@ def vote_statistics(u: Tensor, weight: Tensor, rows: int, per_vote: bool) -> tup
 
 SUM_ARGUMENTS = (
     "Tensor u, Tensor weight, Tensor? scale, Tensor? shift, SymInt rows, bool normalize, SymInt? tile, "
-    "Tensor? softness, Tensor? child_weight, SymInt[]? window"
+    "Tensor? softness, Tensor? child_weight, SymInt[]? window, SymInt unscaled"
 )
 """The fields of SumArguments, as PyTorch's dispatcher wants them."""
 
@@ -116,7 +116,8 @@ def _sums_gradient(ctx: Any, *gradients: Tensor) -> Any:
     arguments = ctx.options.with_tensors(ctx.saved_tensors)
     found = SumGradients(*_call_sums_backward(*gradients, *arguments))
     wanted = SumGradients(*(None if of is None else part for of, part in zip(arguments.tensors, found, strict=True)))
-    return wanted.u, wanted.weight, wanted.scale, wanted.shift, None, None, None, wanted.softness, wanted.child_weight, None
+    no_gradients: Any = SumArguments(*(None,) * len(arguments))
+    return no_gradients.with_tensors(wanted)
 
 
 def _save_statistics(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

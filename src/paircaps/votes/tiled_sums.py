@@ -53,6 +53,7 @@ class SumArguments(NamedTuple):
         softness: c of the soft normalisation (E15), a tensor of one value, or None for votes of length one.
         child_weight: x, the weight of each child (E14), (B, I), or None for all ones.
         window: side, stride and padding of the windows of a grid of children, or None; see ``grid_sums``.
+        unscaled: number of last rows of the weights, those of coordinates, that batch norm does not scale.
     """
 
     u: Tensor
@@ -65,6 +66,7 @@ class SumArguments(NamedTuple):
     softness: Tensor | None = None
     child_weight: Tensor | None = None
     window: Sequence[int] | None = None
+    unscaled: int = 0
 
     @property
     def tile_size(self) -> int:
@@ -148,7 +150,7 @@ def _blocks(arguments: SumArguments, affine: ScaleAndShift | None, parents: slic
     """All children in blocks of ``BLOCK_TILES`` tiles, with the weights for some parents."""
     for children in slices(arguments.layout.children, arguments.tile_size * BLOCK_TILES):
         u = fold_children(arguments.u, affine, children, arguments.rows)
-        weight = fold_weights(arguments.weight, affine, children, parents, arguments.rows)
+        weight = fold_weights(arguments.weight, affine, children, parents, arguments.rows, arguments.unscaled)
         of_children = arguments.child_weight
         if of_children is not None:
             of_children = of_children[:, children].to(u.dtype).t().contiguous()[:, None, None, None]
@@ -296,7 +298,7 @@ def tiled_gradients(arguments: SumArguments, grad_sum: Tensor, grad_squares: Ten
     layout, affine = arguments.layout, arguments.affine
     dtype, device = full_precision(arguments.u.dtype), arguments.u.device
     grad_u = torch.empty(arguments.u.shape, dtype=dtype, device=device)
-    gradients = FoldedGradients(arguments.weight, affine, arguments.scale, arguments.rows)
+    gradients = FoldedGradients(arguments.weight, affine, arguments.scale, arguments.rows, arguments.unscaled)
     softness: Tensor | float = 0.0
     child_weight: Tensor | float = 0.0
     for parents in layout.parent_chunks():

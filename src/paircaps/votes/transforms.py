@@ -15,12 +15,16 @@ from paircaps.functional import row_votes
 COORDINATES = ("add", "learned", None)
 """Values of ``coordinates``: added to two entries of each vote, multiplied by learned weights, or not used."""
 
+COORDINATE_SCALE = 4.0
+"""Value that is added to a vote at the far end of the grid: as much as a vote is long after batch norm, if K is 16."""
+
 
 class LinearVotes(nn.Module):
     """Base class of votes that are linear in the children: u is read as rows, each of which a matrix multiplies.
 
     Children that share their matrices lie on a grid, (..., H, W, kinds, K_in). Coordinates make each of them longer, by
-    one column of its rows, which holds the row and the column of its position, from −1 to 1: the vote remains a product.
+    one column of its rows, which holds the row and the column of its position, from 0 to 1: the vote remains a product.
+    Batch norm leaves that part of a vote as it is.
 
     Args:
         in_capsules: number of children with matrices of their own: all of them, or the kinds that a position has.
@@ -39,6 +43,9 @@ class LinearVotes(nn.Module):
     coordinate_weight: Tensor | None
     """Further rows of the matrices, for coordinates, (kinds, J, 1 or 2, R); None without coordinates."""
 
+    unscaled: int
+    """Number of these rows, and of the further columns of a child: 0, 1 or 2. Batch norm leaves their products as they are."""
+
     def __init__(
         self,
         in_capsules: int,
@@ -56,6 +63,7 @@ class LinearVotes(nn.Module):
         columns = pose_dim // rows
         self.weight = nn.Parameter(torch.randn(in_capsules, out_capsules, in_dim // rows, columns).mul_(deviation))
         further = _coordinate_rows(rows, columns)
+        self.unscaled = 0 if coordinates is None else len(further)
         if coordinates == "add":
             fixed = further.repeat(in_capsules, out_capsules, 1, 1)
             self.register_buffer("coordinate_weight", fixed, persistent=False)
@@ -85,9 +93,21 @@ class LinearVotes(nn.Module):
         further = further[:, :, None].expand(*grid.shape[:-1], *further.shape[-2:])
         return torch.cat([grid.unflatten(-1, (self.rows, -1)), further], dim=-1).flatten(-2).flatten(-4, -2)
 
+    def without_coordinates(self, u: Tensor) -> Tensor:
+        """Children (..., I, P·Q') without the columns of their coordinates, (..., I, K_in)."""
+        return u.unflatten(-1, (self.rows, -1))[..., : -self.unscaled].flatten(-2) if self.unscaled else u
+
+    def coordinate_votes(self, u: Tensor) -> Tensor | float:
+        """Part of the votes that comes from coordinates: (..., I, P·Q') to (..., I, J, K), or 0 without them."""
+        if self.coordinate_weight is None:
+            return 0.0
+        return self._cast(u.unflatten(-1, (self.rows, -1))[..., -self.unscaled :].flatten(-2), self.coordinate_weight)
+
     def forward(self, u: Tensor) -> Tensor:
-        """Votes of child capsules: (..., I, P·Q') to (..., I, J, K)."""
-        matrices = self.matrices
+        """Votes of child capsules but for their coordinates: (..., I, K_in) to (..., I, J, K)."""
+        return self._cast(u, self.weight)
+
+    def _cast(self, u: Tensor, matrices: Tensor) -> Tensor:
         if not self.shared:
             return row_votes(u, matrices, self.rows)
         return row_votes(u.unflatten(-2, (-1, len(matrices))), matrices, self.rows).flatten(-4, -3)
@@ -113,13 +133,11 @@ def _coordinate_rows(rows: int, columns: int) -> Tensor:
     A vote of several rows gets the row of the position at the end of its first row and the column at the end of its
     second, as matrix capsules do. A vote of one row gets them in its first two entries.
     """
-    if rows == 1:
-        return torch.eye(2, columns)
-    return torch.eye(columns)[-1:]
+    return COORDINATE_SCALE * (torch.eye(2, columns) if rows == 1 else torch.eye(columns)[-1:])
 
 
 def position_rows(height: int, width: int, rows: int, columns: int) -> Tensor:
-    """Row and column of every position of a grid, from −1 to 1, laid out as further columns of a child.
+    """Row and column of every position of a grid, from 0 to 1, laid out as further columns of a child.
 
     Args:
         height: rows of the grid.
@@ -130,7 +148,7 @@ def position_rows(height: int, width: int, rows: int, columns: int) -> Tensor:
     Returns:
         (H, W, P, columns), with zeros behind the two coordinates.
     """
-    sides = ((2 * torch.arange(side) + 1) / side - 1 for side in (height, width))
+    sides = ((torch.arange(side) + 0.5) / side for side in (height, width))
     place = torch.stack(torch.meshgrid(*sides, indexing="ij"), -1)  # (H, W, 2)
     return F.pad(place, (0, rows * columns - 2)).view(height, width, rows, columns)
 
