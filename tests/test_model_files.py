@@ -116,6 +116,10 @@ HUGE_BACKGROUND = {"fit": "pad", "background": 10**400, "invert": "never"}
         ({"arguments": {"num_classes": 3, "image_size": 16, "norm_momentum": 10**400}}, "no model that"),
         ({"arguments": {"num_classes": 3, "image_size": 10**30}}, "no model that"),
         ({"arguments": {"num_classes": 3, "image_size": 16, "blocks": [10**9, 1, 1]}}, "a larger network"),
+        (
+            {"arguments": {"num_classes": 3, "routing": "em", "routing_options": {"iterations": 10**9}}},
+            "iterations must be from 1 to 100, got 1000000000",
+        ),
     ],
 )
 def test_other_facts_are_refused(saved, change, words):
