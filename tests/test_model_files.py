@@ -361,7 +361,7 @@ def test_a_giant_of_a_plug_in_is_refused_before_it_has_memory(odd, needs_values)
     folder, _ = odd(needs_values=needs_values)
     path = folder / "model.json"
     facts = json.loads(path.read_text())
-    facts["arguments"]["width"] = 100_000_000
+    facts["arguments"]["width"] = 2_000_000  # 2 GB: more than that, no machine would give
     path.write_text(json.dumps(facts))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     refused(folder)

@@ -369,5 +369,7 @@ def test_a_validation_that_is_not_finite_stops_the_training(subprocesses, whole,
     if part == "average":
         assert "stopped at step 16: the validation's loss is not finite: nan" in said
         assert name.removeprefix("average/") in said
+    else:
+        assert "stopped before step 13 changed any weight" in said
     assert not (folder / "model.json").exists()
     assert checkpoint_steps(folder / "checkpoints")[0] == 12
