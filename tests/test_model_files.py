@@ -223,6 +223,7 @@ def peaks_of_loading(small, *folders):
 
 GIANTS = {
     "image": {"image_size": 4000},
+    "image of another preparation": {"image_size": 4000},
     "deep": {"blocks": [1_000_000, 1, 1]},
     "wide": {"widths": [16, 16, 40_000]},
     "poses": {"pose_dim": 1 << 14},
