@@ -116,6 +116,10 @@ HUGE_BACKGROUND = {"fit": "pad", "background": 10**400, "invert": "never"}
         ({"arguments": {"num_classes": 3, "image_size": 16, "norm_momentum": 10**400}}, "no model that"),
         ({"arguments": {"num_classes": 3, "image_size": 10**30}}, "no model that"),
         ({"arguments": {"num_classes": 3, "image_size": 16, "blocks": [10**9, 1, 1]}}, "a larger network"),
+        (
+            {"arguments": {"num_classes": 3, "routing": "em", "routing_options": {"iterations": 10**9}}},
+            "iterations must be from 1 to 100, got 1000000000",
+        ),
     ],
 )
 def test_other_facts_are_refused(saved, change, words):
@@ -219,6 +223,7 @@ def peaks_of_loading(small, *folders):
 
 GIANTS = {
     "image": {"image_size": 4000},
+    "image of another preparation": {"image_size": 4000},
     "deep": {"blocks": [1_000_000, 1, 1]},
     "wide": {"widths": [16, 16, 40_000]},
     "poses": {"pose_dim": 1 << 14},
@@ -357,7 +362,7 @@ def test_a_giant_of_a_plug_in_is_refused_before_it_has_memory(odd, needs_values)
     folder, _ = odd(needs_values=needs_values)
     path = folder / "model.json"
     facts = json.loads(path.read_text())
-    facts["arguments"]["width"] = 100_000_000
+    facts["arguments"]["width"] = 2_000_000  # 2 GB: more than that, no machine would give
     path.write_text(json.dumps(facts))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     refused(folder)

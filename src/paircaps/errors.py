@@ -20,7 +20,26 @@ __all__ = [
 
 
 class PaircapsError(Exception):
-    """Base class; the message says what was wrong, with the value, and what is allowed."""
+    """Base class; the message says what was wrong, with the value, and what is allowed.
+
+    Args:
+        lines: lines of the message; most have one. A line break within a line is of a name from outside, and the
+            command line shows it escaped.
+    """
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__(*lines)
+        self.lines = lines
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+    def lines_between(self, before: str = "", after: str = "") -> tuple[str, ...]:
+        """Lines of the message, with words before the first and after the last, for an error that says more."""
+        lines = list(self.lines)
+        lines[0] = f"{before}{lines[0]}"
+        lines[-1] += after
+        return tuple(lines)
 
 
 class RecipeError(PaircapsError):

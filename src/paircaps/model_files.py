@@ -178,6 +178,8 @@ def _build_to_fit(spec: NetworkSpec, stored: Mapping[str, StoredTensor], folder:
             shapes = Network(spec)
     except TooLargeError as error:
         raise _too_large(folder, error) from None
+    except ValueError as error:  # of a check, which would refuse it again, after it had taken memory
+        raise _cannot_build(folder / METADATA, error) from None
     except Exception:  # a plug-in's constructor may need values, which shapes have not; other errors come again
         pass
     if shapes is not None:

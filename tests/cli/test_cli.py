@@ -210,6 +210,8 @@ def test_show_takes_a_folder_and_options(run, tmp_path, monkeypatch):
         (["bench", "table1", "--batch", "1"], 2, "must be a whole number of at least 2, got '1'"),
         (["bench", "scaling", "--largest", "63"], 2, "must be a whole number of at least 64, got '63'"),
         (["bench", "speed"], 2, "invalid choice: 'speed'"),
+        (["bench", "serve", "--minutes", "5"], 2, "--minutes is the length of a soak test: give --soak too"),
+        (["bench", "serve", "--soak", "--repeats", "5"], 2, "--repeats is not for a soak test: leave --soak or it out"),
         (["estimate", "capsnet", "--image-size", "16385"], 2, "must be a whole number from 1 to 16384, got '16385'"),
         (
             ["estimate", "resnet-caps-small", "--image-size", "16384", "--batch", "1000000", "--channels", "10000"],

@@ -1,6 +1,7 @@
 """Pictures of one's own: the same file is the same tensor in training, evaluation, prediction and explanation."""
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
@@ -219,6 +220,49 @@ def test_control_characters_in_names_are_shown_and_do_nothing(evil, capsys):
         assert "\\x1b[" in said.out + said.err, words
         if "nowhere\x1b[1m" not in "".join(words):
             assert "cat\\x1b[31m\\nred" in said.out + said.err
+
+
+def test_a_name_cannot_begin_a_line_of_an_error(evil, capsys):
+    run, folder = evil
+    name = "a\x1b[1m\npaircaps: all is well.png"
+    shown = "a\\x1b[1m\\npaircaps: all is well.png"
+    for words in (
+        ("predict", str(run), str(folder / name)),
+        ("predict", str(folder / name), "a.png"),
+        ("evaluate", str(folder / name)),
+        ("evaluate", str(run), "--data", f"{folder / name}/"),
+        ("data", "check", f"{folder / name}/"),
+        ("data", "check", name),
+        ("data", "show", name, "-o", str(folder / "a.png")),
+        ("info", name),
+        ("train", name, "--out", str(run / "new")),
+        ("bench", "serve", str(folder / name)),
+    ):
+        with contextlib.suppress(SystemExit):
+            main(words)
+        said = capsys.readouterr()
+        assert shown in said.out + said.err, words
+        assert "\x1b" not in said.out + said.err, words
+        assert not [line for line in (said.out + said.err).splitlines() if line.startswith("paircaps: all")], words
+
+
+@pytest.mark.filterwarnings("default")  # main prints them
+def test_each_damaged_picture_has_a_line_of_its_own_whatever_its_name(evil, capsys):
+    run, folder = evil
+    for number in range(2):
+        (folder / "train" / "dog" / f"bad {number}\n.png").write_bytes(b"none")
+    place = folder / "train" / "dog"
+    reasons = [f"{place}/bad {number}\\n.png: not a PNG, JPEG, BMP or WebP picture" for number in range(2)]
+    for words in (
+        ("data", "check", f"{folder}/", "--split", "train"),
+        ("evaluate", str(run), "--data", f"{folder}/", "--split", "train"),
+        ("data", "show", f"{folder}/", "--split", "train", "-o", str(run / "a.png")),
+        ("data", "check", f"{folder}/", "--split", "train", "--option", "on_error=skip"),
+    ):
+        main(words)
+        said = capsys.readouterr()
+        lines = (said.out + said.err).splitlines()
+        assert sum(line.endswith(reason) for line in lines for reason in reasons) == 2, words
 
 
 def test_names_in_json_are_exact(evil, capsys):

@@ -66,6 +66,15 @@ def test_a_prediction_into_a_closed_stream_is_no_traceback(trained, tmp_path):
     assert (closed.returncode, closed.stderr) == (0, "")
 
 
+def test_a_prediction_onto_a_full_disk_is_said_in_a_sentence(trained, tmp_path):
+    Image.new("L", (28, 28)).save(tmp_path / "black.png")
+    words = [sys.executable, "-m", "paircaps", "predict", str(trained), str(tmp_path / "black.png")]
+    for more in ([], ["--json"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([*words, *more], stdout=full, stderr=subprocess.PIPE, text=True)
+        assert (done.returncode, done.stderr) == (1, "paircaps: No space left on device\n")
+
+
 def test_load_gives_what_was_tested(trained, run):
     code, out, _ = run("evaluate", trained, "--json")
     seen = json.loads(out)

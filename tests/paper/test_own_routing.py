@@ -1,10 +1,12 @@
 """Rows for routings that an experiment does not have."""
 
 import pytest
+from paper.results import finished
 
 from paircaps.errors import RecipeError
 from paircaps.paper.experiments import experiments
-from paircaps.paper.own_routing import take_own_routings
+from paircaps.paper.own_routing import found_variants, take_own_routings
+from paircaps.paper.report.write import write_report
 
 TABLE1, TABLE3 = experiments()["table1"], experiments()["table3"]
 
@@ -32,3 +34,27 @@ def test_options_go_to_the_row_and_only_takes_it_along():
 def test_what_cannot_be_a_row_is_refused(routing, message):
     with pytest.raises(RecipeError, match=message):
         take_own_routings([TABLE1], [], {"model": {"routing": routing}})
+
+
+def run_of_another_routing(out, text):
+    """A training of a routing that Table 3 has no row for, with a recipe of any text."""
+    folder = finished(out, "table3", "affine-mnist", "fm", 0, 0.91).path
+    folder.parent.rename(folder.parent.with_name("mean"))
+    (folder.parent.with_name("mean") / folder.name / "config.toml").write_text(text)
+
+
+def test_a_row_of_another_routing_names_its_options(tmp_path):
+    run_of_another_routing(tmp_path, "[model]\nrouting_options = {iterations = 2}\n")
+    assert [variant.title for variant in found_variants(tmp_path, TABLE3)] == ["mean, iterations = 2"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[", f"a = {'[' * 100_000}", f"a = {'9' * 5_000}", "model = 3", "[model]\nrouting_options = 3"],
+    ids=["none", "nested", "digits", "model", "options"],
+)
+def test_a_row_whose_recipe_cannot_be_read_has_no_options_and_the_report_says_so(tmp_path, text):
+    run_of_another_routing(tmp_path, text)
+    assert [variant.title for variant in found_variants(tmp_path, TABLE3)] == ["mean"]
+    _, report = write_report(tmp_path)
+    assert "seed 0: a file of it is damaged" in report.read_text()

@@ -184,6 +184,13 @@ def test_zero_iterations_are_refused_when_the_routing_is_built(name):
         create_routing(name, J, iterations=0)
 
 
+@pytest.mark.parametrize("name", ["dynamic", "em"])
+def test_iterations_without_end_are_refused_when_the_routing_is_built(name):
+    assert create_routing(name, J, iterations=100).iterations == 100
+    with pytest.raises(ValueError, match="iterations must be from 1 to 100, got 1000000000"):
+        create_routing(name, J, iterations=10**9)
+
+
 def test_no_parents_are_refused():
     with pytest.raises(ValueError, match="out_capsules must be at least 1, got 0"):
         FMAgreement(0)

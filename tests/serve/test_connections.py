@@ -1,9 +1,11 @@
 """Clients that take their time, or many connections, keep nobody else waiting."""
 
 import http.client
+import importlib
 import os
 import resource
 import socket
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -296,3 +298,10 @@ def test_connections_leave_room_for_the_files_of_their_bodies(monkeypatch, soft,
     monkeypatch.setattr(resource, "setrlimit", lambda _, bounds: found.append(bounds))
     assert allow_connections(500) == connections
     assert found == ([] if raised is None else [(raised, hard)])
+
+
+def test_where_open_files_have_no_bound_all_connections_are_held(monkeypatch):
+    """As on Windows, which has no module ``resource``."""
+    monkeypatch.setitem(sys.modules, "resource", None)
+    monkeypatch.delitem(sys.modules, "paircaps.serve.limits")
+    assert importlib.import_module("paircaps.serve.limits").allow_connections(500) == 500

@@ -311,6 +311,11 @@ WRONG_STATES = {
     "step of text": (lambda facts: facts["counters"].update(step="9"), "step must be a whole number"),
     "far step": (lambda facts: facts["counters"].update(step=1_000_000_000), "it is of step 1,000,000,000"),
     "metrics": (lambda facts: facts["counters"].update(metrics_bytes=-1), "metrics_bytes must be a whole number"),
+    "good steps": (lambda facts: facts["counters"].update(good_steps=-1), "good_steps must be a whole number from 0"),
+    "digest": (
+        lambda facts: facts["counters"].update(metrics_sha256="0" * 63),
+        "metrics_sha256 must be 64 hexadecimal",
+    ),
     "best after step": (lambda facts: facts["counters"].update(best_step=99), "best_step must be a whole number"),
     "best": (lambda facts: facts["counters"].update(best=[1]), "best must be two numbers"),
     "window": (lambda facts: facts["counters"].update(window=[]), "window must be a table"),
@@ -345,11 +350,11 @@ def test_a_checkpoint_beyond_the_end_of_the_run_is_refused(subprocesses, whole, 
     folder = unfinished(whole, tmp_path / "run")
     newest = read_checkpoint(checkpoint_path(folder / "checkpoints", STEPS))
     facts = newest.facts
-    facts["counters"]["step"] = 1_000_000_000
-    write_checkpoint(folder / "checkpoints", 1_000_000_000, Checkpoint(newest.tensors_file, json.dumps(facts).encode()))
+    facts["counters"]["step"] = STEPS + 1
+    write_checkpoint(folder / "checkpoints", STEPS + 1, Checkpoint(newest.tensors_file, json.dumps(facts).encode()))
     code, said = subprocesses.run(*command(folder))
     assert code == 1
-    assert f"its checkpoint is of step 1,000,000,000, the run has {STEPS}" in said
+    assert f"its checkpoint is of step {STEPS + 1}, the run has {STEPS}" in said
 
 
 @pytest.mark.parametrize("part", ["average", "network"])
@@ -369,5 +374,7 @@ def test_a_validation_that_is_not_finite_stops_the_training(subprocesses, whole,
     if part == "average":
         assert "stopped at step 16: the validation's loss is not finite: nan" in said
         assert name.removeprefix("average/") in said
+    else:
+        assert "stopped before step 13 changed any weight" in said
     assert not (folder / "model.json").exists()
     assert checkpoint_steps(folder / "checkpoints")[0] == 12

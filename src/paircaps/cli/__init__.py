@@ -66,9 +66,9 @@ def main(arguments: Sequence[str] | None = None, loaded: Callable[[], object] = 
         code = run(options)
         sys.stdout.flush()
     except RecipeError as error:
-        return _fail(str(error), 2)
+        return _fail(*error.lines, code=2)
     except PaircapsError as error:
-        return _fail(str(error))
+        return _fail(*error.lines)
     except ModuleNotFoundError as error:
         return _fail(_missing_package(error))
     except (Stopped, KeyboardInterrupt) as error:
@@ -126,9 +126,9 @@ def _stopped(error: BaseException) -> int:
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, Stopped):
-            return _fail(str(cause), cause.code)
+            return _fail(str(cause), code=cause.code)
         cause = cause.__context__
-    return _fail("stopped", 130)
+    return _fail("stopped", code=130)
 
 
 def _missing_package(error: ModuleNotFoundError) -> str:
@@ -139,9 +139,9 @@ def _missing_package(error: ModuleNotFoundError) -> str:
     return f"this command needs {name}, which is not installed: pip install 'paircaps[all]'"
 
 
-def _fail(reason: str, code: int = 1) -> int:
+def _fail(*lines: str, code: int = 1) -> int:
     with suppress(OSError):  # the terminal is closed, which is why the command ends
-        print(f"paircaps: {visible(reason, keep=_LINE)}", file=sys.stderr)
+        print(f"paircaps: {_LINE.join(map(visible, lines))}", file=sys.stderr)
     return code
 
 

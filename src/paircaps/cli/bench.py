@@ -9,6 +9,7 @@ from paircaps._utils.allocator import keep_freed_memory
 from paircaps._utils.words import counted
 from paircaps.bench import data, layer, plots, scaling, table1, train, train_profile
 from paircaps.cli.output import require_places, show_result
+from paircaps.errors import RecipeError
 from paircaps.paper.inference_times import paper_times
 from paircaps.training.recipes import list_recipes, load_recipe
 
@@ -56,13 +57,17 @@ def run_scaling(options: argparse.Namespace) -> int:
 
 def run_serve(options: argparse.Namespace) -> int:
     """Measure the time until a server has answered, alone or under attack."""
+    if options.minutes is not None and not options.soak:
+        raise RecipeError("--minutes is the length of a soak test: give --soak too")
+    if options.repeats is not None and options.soak:
+        raise RecipeError("--repeats is not for a soak test: leave --soak or it out")
     require_places(options.out, picture=options.soak)
     from paircaps.bench import serve, serve_soak
 
     if options.soak:
-        result = serve_soak.bench_soak(options.folders, 60.0 * options.minutes, say=_say)
+        result = serve_soak.bench_soak(options.folders, 60.0 * (options.minutes or 20), say=_say)
         return show_result(result, serve_soak.as_markdown, options, serve_soak.draw)
-    return show_result(serve.bench_serve(options.folders, options.repeats, _say), serve.as_markdown, options)
+    return show_result(serve.bench_serve(options.folders, options.repeats or 40, _say), serve.as_markdown, options)
 
 
 def run_depth(options: argparse.Namespace) -> int:

@@ -79,9 +79,9 @@ def get_datasets(options: argparse.Namespace) -> int:
             try:
                 _get_split(source, split, options.data_dir)
             except DataError as error:
-                failures.append(str(error))
+                failures += error.lines
     if failures:
-        raise DataError("\n".join(failures))
+        raise DataError(*failures)
     return 0
 
 
@@ -116,7 +116,7 @@ def check_datasets(options: argparse.Namespace) -> int:
                 dataset = load_typed_dataset(name, split, options.data_dir, given)
                 _read_whole(dataset)
             except DataError as error:
-                print(visible(f"BAD   {name} {split}: {error}"))
+                print(*map(visible, error.lines_between(f"BAD   {name} {split}: ")), sep="\n      ")
                 code = 1
             else:
                 print(f"good  {dataset!r}: {_counts(dataset)}")

@@ -77,9 +77,9 @@ def _load(folder: Path, options: argparse.Namespace) -> tuple[Objective, ImageDa
         dataset = named_or_own(network, folder, options, options.split).limit(options.limit)
         require_fitting(network, dataset)
     except PaircapsError as error:
-        named = str(error).startswith(f"{folder}: ")
+        name = "" if str(error).startswith(f"{folder}: ") else f"{folder}: "
         elsewhere = "" if options.data is not None else "; --data NAME evaluates on other images"
-        raise PaircapsError(f"{'' if named else f'{folder}: '}{error}{elsewhere}") from None
+        raise PaircapsError(*error.lines_between(name, elsewhere)) from None
     return Objective(network, _loss(trained, folder)), dataset, options.views or _trained_views(trained)
 
 

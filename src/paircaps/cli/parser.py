@@ -6,9 +6,10 @@ import argparse
 from collections.abc import Callable, Collection, Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from paircaps._utils.extras import require_extra
+from paircaps._utils.words import visible
 
 ROOM = "paircaps.cli"
 
@@ -52,6 +53,10 @@ class CommandParser(argparse.ArgumentParser):
         self.set_defaults(command=self.prog.removeprefix("paircaps "), extra=self.extra)
         if self.takes_plugins:
             add_plugin_option(self)
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and what is wrong, and end with code 2."""
+        super().error(visible(message))
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse a value that is not among the choices, with the nearest choice."""

@@ -72,7 +72,7 @@ def _print_problems(summary: ReproduceSummary) -> int:
     """Print what is missing or failed; returns the exit code, 0 if something was done and nothing failed."""
     for title, lines in (("no data", summary.missing), ("failed", summary.failed)):
         for line in lines:
-            print(f"{title}: {line}", file=sys.stderr)
+            _say(f"{title}: {line}")
     if not summary.done and not summary.failed:
         print("paircaps: nothing could be run", file=sys.stderr)
     return 0 if summary.done and not summary.failed else 1

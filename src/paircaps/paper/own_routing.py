@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from paircaps.paper.experiments import Experiment, TableRow, Variant
 from paircaps.paper.plan import candidate_data, study_folder
 from paircaps.paper.records import read_times, seed_folders
 from paircaps.routing import is_routing, list_routings
-from paircaps.training.recipe_io import RecipeTree
+from paircaps.training.recipe_io import RecipeTree, parse_toml
 from paircaps.training.run_folder import RunFolder
 
 
@@ -115,7 +114,8 @@ def found_variants(out: Path, experiment: Experiment) -> list[Variant]:
 def _options_in(place: Path) -> Mapping[str, Any]:
     """Options of the routing in the first training of a network; none if that cannot be read."""
     try:
-        text = RunFolder(seed_folders(place)[0]).config.read_text(encoding="utf-8")
-        return dict(tomllib.loads(text)["model"].get("routing_options", {}))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        config = RunFolder(seed_folders(place)[0]).config
+        tree = parse_toml(config.read_text(encoding="utf-8"), str(config))
+        return dict(tree["model"].get("routing_options", {}))
+    except (OSError, RecipeError, ValueError, KeyError, TypeError, AttributeError):
         return {}

@@ -133,8 +133,8 @@ def _require_same_settings(runs: Sequence[PlannedRun]) -> None:
                 found = [line for line in found if not line.startswith("train.seed:")]
             if found:
                 raise TrainingError(
-                    f"{folder}: was begun with other settings. Take those, or another --out. It differs in"
-                    "\n  " + "\n  ".join(found)
+                    f"{folder}: was begun with other settings. Take those, or another --out. It differs in",
+                    *(f"  {line}" for line in found),
                 )
 
 

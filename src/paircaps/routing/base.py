@@ -8,10 +8,26 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from paircaps._utils.checks import Shaped, require_child_activation, require_positive, require_votes, shape_of
+from paircaps._utils.checks import (
+    Shaped,
+    require_child_activation,
+    require_positive,
+    require_votes,
+    require_within,
+    shape_of,
+)
 from paircaps.errors import PaircapsError
 from paircaps.functional import Capsules
 from paircaps.routing.evidence import Evidence
+
+MOST_ITERATIONS = 100
+"""Most iterations of a routing: those in use are below ten, and a file of a network must not ask for a billion."""
+
+
+def require_iterations(iterations: int) -> None:
+    """Refuse anything but a whole number from 1 to ``MOST_ITERATIONS``."""
+    require_positive(iterations=iterations)
+    require_within("iterations", iterations, 1, MOST_ITERATIONS)
 
 
 class VoteNeeds(Enum):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from paircaps._utils.checks import require_positive
 from paircaps._utils.precision import full_precision
 from paircaps.functional import ABSENT, Capsules, dynamic_coupling, dynamic_routing, squash, uniform_routing
-from paircaps.routing.base import Routing, VoteNeeds
+from paircaps.routing.base import Routing, VoteNeeds, require_iterations
 from paircaps.routing.evidence import Evidence
 
 
@@ -32,12 +31,12 @@ class DynamicRouting(Routing):
 
     Args:
         out_capsules: J, the number of parents.
-        iterations: r, the number of times that the children are divided among the parents; at least 1.
+        iterations: r, the number of times that the children are divided among the parents; from 1 to 100.
     """
 
     def __init__(self, out_capsules: int, *, iterations: int = 3) -> None:
         super().__init__(out_capsules)
-        require_positive(iterations=iterations)
+        require_iterations(iterations)
         self.iterations = iterations
 
     @property

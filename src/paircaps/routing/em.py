@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from paircaps._utils.checks import require_positive
 from paircaps._utils.precision import full_precision
 from paircaps.functional import ABSENT, Capsules, em_coupling, em_routing
-from paircaps.routing.base import Routing, VoteNeeds
+from paircaps.routing.base import Routing, VoteNeeds, require_iterations
 from paircaps.routing.evidence import Evidence
 
 
@@ -36,14 +35,14 @@ class EMRouting(Routing):
 
     Args:
         out_capsules: J, the number of parents.
-        iterations: r, at least 1.
+        iterations: r, from 1 to 100.
         beta_u: initial value of every β_u, the cost of describing a child by a parent.
         beta_a: initial value of every β_a, the cost of leaving a parent inactive.
     """
 
     def __init__(self, out_capsules: int, *, iterations: int = 3, beta_u: float = 1.5, beta_a: float = 0.0) -> None:
         super().__init__(out_capsules)
-        require_positive(iterations=iterations)
+        require_iterations(iterations)
         self.iterations = iterations
         self.beta_u = nn.Parameter(torch.full((out_capsules,), float(beta_u)))
         self.beta_a = nn.Parameter(torch.full((out_capsules,), float(beta_a)))

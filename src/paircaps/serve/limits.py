@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from dataclasses import dataclass
 
 _OTHER_DESCRIPTORS = 64
@@ -55,7 +54,12 @@ def allow_connections(wanted: int) -> int:
     """Raise this process's bound of open files for a number of connections, and return how many it can hold.
 
     Each takes two descriptors: its socket, and the temporary file of a large body. Some are left for everything else.
+    Where processes have no such bound, as on Windows, it can hold all.
     """
+    try:
+        import resource
+    except ModuleNotFoundError:
+        return wanted
     needed = 2 * wanted + _OTHER_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:

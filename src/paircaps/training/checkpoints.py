@@ -188,7 +188,8 @@ def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
             complaints.append(str(error))
     if complaints:
         raise CheckpointError(
-            "no checkpoint can be read; --fresh, or another folder, starts over:\n  " + "\n  ".join(complaints)
+            "no checkpoint can be read; --fresh, or another folder, starts over:",
+            *(f"  {complaint}" for complaint in complaints),
         )
     return None, []
 

@@ -229,7 +229,7 @@ def own_dataset(
         needed = plugin_sentence(folder)
         if not needed:
             raise
-        raise PaircapsError(f"{error}{needed}") from None
+        raise PaircapsError(*error.lines_between(after=needed)) from None
     return dataset.limit(settings.limit, settings.seed)
 
 

@@ -57,19 +57,20 @@ def prepare(folder: RunFolder, recipe: Recipe, fresh: bool, extend: bool = False
 
 def _extend_or_refuse(folder: RunFolder, begun: Recipe, recipe: Recipe, extend: bool) -> None:
     """Extend a run to the length of another recipe, or raise an error that says what can be done instead."""
-    found = "It differs in\n  " + "\n  ".join(differences(begun, recipe))
-    other = f"{folder.path}: holds a run of another recipe. --fresh starts over, or take another --out. {found}"
+    found = [f"  {line}" for line in differences(begun, recipe)]
+    other = f"{folder.path}: holds a run of another recipe. --fresh starts over, or take another --out. It differs in"
     if not differing_values(begun, recipe).keys() <= _LENGTH:
-        only = "\n--extend changes the length alone" if extend else ""
-        raise TrainingError(other + only)
+        only = ["--extend changes the length alone"] if extend else []
+        raise TrainingError(other, *found, *only)
     try:
         step = shared_checkpoint(folder, begun, recipe)
     except TrainingError as error:
-        raise TrainingError(f"{other}\nIt cannot be extended: {error}") from None
+        raise TrainingError(other, *found, *error.lines_between("It cannot be extended: ")) from None
     if not extend:
         raise TrainingError(
             f"{folder.path}: holds a run of another length. --extend goes on from its step {step:,} to the new end, as "
-            f"if it had been so long from the start; --fresh starts over, or take another --out. {found}"
+            "if it had been so long from the start; --fresh starts over, or take another --out. It differs in",
+            *found,
         )
     # the recipe comes last: a process that is killed before leaves a run of the old length, which can go on
     for path in (folder.model, folder.path / MODEL_WEIGHTS):

@@ -72,15 +72,13 @@ def _declare_serve(parser: CommandParser) -> None:
         metavar="DIR",
         help="folders of trained networks (default: untrained ones of usual sizes)",
     )
-    parser.add_argument("--repeats", type=whole_number(2), default=40, help="repeats of every request (%(default)s)")
+    parser.add_argument("--repeats", type=whole_number(2), help="repeats of every request (40)")
     parser.add_argument(
         "--soak",
         action="store_true",
         help="measure answers, memory and descriptors over minutes of honest and hostile traffic instead",
     )
-    parser.add_argument(
-        "--minutes", type=whole_number(1), default=20, help="length of the measurement with --soak (%(default)s)"
-    )
+    parser.add_argument("--minutes", type=whole_number(1), help="length of the measurement with --soak (20)")
     parser.extra = "serve"
     add_output(parser, "bench:run_serve", picture=True)
 

@@ -105,7 +105,8 @@ def _try_each(metadata: Metadata, file: DataFile, path: Path) -> None:
         partial.unlink(missing_ok=True)
     checked = f" (md5 {file.md5})" if file.md5 else ""
     by_hand = f"fetch it by hand{checked} and put it at {path}"
-    raise DataError("\n    ".join([f"{metadata.name}: {file.name} could not be downloaded", *reasons, by_hand]))
+    further = (f"    {line}" for line in (*reasons, by_hand))
+    raise DataError(f"{metadata.name}: {file.name} could not be downloaded", *further)
 
 
 def _brief(error: Exception) -> str:

@@ -74,9 +74,9 @@ def _fetch_all(metadata: Metadata, files: tuple[DataFile, ...], root: Root) -> l
         try:
             paths.append(find_file(metadata, file, root) or fetch(metadata, file, root))
         except DataError as error:
-            failures.append(str(error))
+            failures += error.lines
     if failures:
-        raise DataError("\n".join(failures))
+        raise DataError(*failures)
     return paths
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from paircaps._utils.checks import height_and_width, require_choice, require_memory, require_whole, require_within
-from paircaps._utils.words import counted
+from paircaps._utils.words import counted, visible
 from paircaps.data.dataset import Info, StoredDataset
 from paircaps.data.errors import DataError, os_data_error
 from paircaps.data.registry import FOLDER, register_dataset
@@ -171,7 +171,9 @@ def _subfolders(folder: Path) -> list[str]:
         raise os_data_error("read the folder", folder, error) from None
     loose = [entry.name for entry in os.scandir(folder) if Path(entry.name).suffix.lower() in SUFFIXES | UNREAD]
     if loose and names:
-        warnings.warn(f"{folder}: pictures beside the class folders are passed over: {min(loose)} ...", stacklevel=2)
+        warnings.warn(
+            f"{folder}: pictures beside the class folders are passed over: {visible(min(loose))} ...", stacklevel=2
+        )
     if not names:
         raise DataError(f"{folder}: no subfolders: give a folder with one subfolder per class")
     return names
@@ -233,7 +235,7 @@ def _all_good(
     """
     bad = [str(result) for result in results if isinstance(result, DataError)]
     if bad and skipped is None:
-        raise DataError("\n".join([*_first_lines(bad), _GO_ON]))
+        raise DataError(*_first_lines(bad), _GO_ON)
     if skipped is not None:
         skipped += bad
     good = [pair for pair in zip(pictures, results, strict=True) if not isinstance(pair[1], DataError)]
@@ -242,7 +244,7 @@ def _all_good(
 
 def _list_skipped(skipped: Sequence[str]) -> str:
     """The pictures that were skipped, one line each, after how many they are."""
-    lines = "".join(f"\n  {line}" for line in _first_lines(skipped))
+    lines = "".join(f"\n  {visible(line)}" for line in _first_lines(skipped))
     return f"{counted(len(skipped), 'picture')} skipped, which cannot be read:{lines}"
 
 
