@@ -16,6 +16,7 @@ CASES = [
     ("capsnet-light", "em", 28, 1, 10, 64),
     ("resnet-caps-small", "fm", 48, 1, 20, 64),
     ("resnet-caps-medium", "em", 32, 3, 10, 64),
+    ("resnet-caps-grid-small", "fm", 48, 1, 20, 64),
     ("resnet-pool-small", "", 32, 3, 10, 64),
 ]
 
@@ -43,6 +44,33 @@ def test_streaming_needs_a_twentieth_of_the_memory_and_no_more_for_more_children
     streaming, plain, grown = (peak.extra for peak in measure_peaks(jobs))
     assert streaming < plain / 20
     assert grown < 1.2 * streaming
+
+
+@pytest.mark.skipif(not can_measure(), reason="this system does not tell a process's peak")
+def test_a_network_of_convolutional_capsules_fits_where_its_estimate_says():
+    options = {"conv_kinds": (8, 8, 8)}
+    arguments = {"num_classes": 10, "in_channels": 3, "image_size": 64, "routing": "fm", **options}
+    (row,) = estimate("resnet-caps-grid-small", 64, 10, 32, 3, ["fm"], **options)
+    (peak,) = measure_peaks([model_job("resnet-caps-grid-small", arguments, 32, train=True)])
+    measured = peak.extra + peak.held
+    assert abs(row.training_bytes / measured - 1) < 0.25, (row, measured)
+    assert measured < 2e9
+
+
+@pytest.mark.skipif(not can_measure(), reason="this system does not tell a process's peak")
+def test_shared_votes_need_no_more_memory_for_more_positions():
+    """Nor does batch norm but for copies of the children: their gradients through the votes and its statistics add up."""
+    shapes = [LayerShape(children, 10, 16, 16, "matrix", norm, 8) for norm in (None, "pose") for children in (2048, 8192)]
+    jobs = [layer_job(shape, 128, train=True, streaming=True) for shape in shapes]
+    one, other, one_with_norm, other_with_norm = (peak.extra for peak in measure_peaks(jobs))
+    assert other < 1.2 * one
+    assert other_with_norm - one_with_norm < 2 * 4 * 128 * (8192 - 2048) * 16
+
+
+def test_a_batch_that_is_routed_in_pieces_takes_memory():
+    """It was extrapolated from smaller batches, one of which one layer routed as a whole: less than nothing."""
+    (row,) = estimate("resnet-caps-grid-small", 64, 10, 32, 3, ["em"], conv_kinds=(8, 8, 8))
+    assert row.inference_bytes > 30e6
 
 
 def test_operations_are_pytorchs_own_count():

@@ -38,7 +38,7 @@ def test_there_is_a_middle_for_every_primary_capsule_within_the_image(model):
 def test_ascending_ends_in_what_the_model_says(model):
     images = torch.rand(2, 1, 64, 72)
     levels = model.ascend(images)
-    assert [level.activation.shape[1] for level in levels] == [
+    assert [level.activation.flatten(1).shape[1] for level in levels] == [
         model.primary.out_capsules,
         *(layer.out_capsules for layer in model.layers),
     ]

@@ -12,13 +12,14 @@ from typing import Any
 
 import torch
 
-from paircaps.bench.layer_shapes import capsule_layers, meta_model, shape_of_layer
+from paircaps.bench.layer_shapes import capsule_layers, meta_model
 from paircaps.bench.memory import as_size, available_memory
 from paircaps.bench.meta_memory import MetaMemory
+from paircaps.layers import CapsuleLayer, ConvCapsuleLayer
 from paircaps.models import count_parameters
 from paircaps.models.base import ImageModel
 from paircaps.routing import Routing, list_routings
-from paircaps.votes.layout import tile_images
+from paircaps.votes.layout import IMAGE_BYTES
 
 FEW_PIECES = 8
 """Pieces in the smaller of the two batches that are counted; the larger one has twice as many."""
@@ -83,16 +84,16 @@ def estimate(
 
 def _estimate(model: ImageModel, routing: str, batch: int) -> Estimate:
     """Estimate a model that is built already."""
-    layers = capsule_layers(model)
+    votes = votes_of_layers(model)
     inference_flops, inference_bytes = _passes(model.eval(), batch)
     training_flops, training_bytes = _passes(model.train(), batch)
     parameters = count_parameters(model)
     return Estimate(
-        routing if layers else "",
+        routing if votes else "",
         parameters,
         inference_flops,
         training_flops,
-        sum(shape_of_layer(layer).votes_bytes(batch) for layer in layers),
+        batch * sum(votes.values()),
         inference_bytes,
         training_bytes,
         2 * 4 * parameters,
@@ -104,15 +105,37 @@ def _passes(model: ImageModel, batch: int) -> tuple[int, int]:
 
     Operations and memory of a batch of many pieces grow by the same amount with every piece.
     """
-    routed = [layer for layer in capsule_layers(model) if isinstance(layer.routing, Routing) and layer.routing.by_image]
-    shapes = [shape_of_layer(layer) for layer in routed]
-    piece = min((tile_images(s.in_capsules, s.out_capsules, s.pose_dim) for s in shapes), default=batch)
+    votes = votes_of_layers(model).items()
+    routed = [size for layer, size in votes if isinstance(layer.routing, Routing) and layer.routing.by_image]
+    # the layer with the largest pieces: a batch of few pieces may be routed as a whole, and says nothing of larger ones
+    piece = max((max(1, IMAGE_BYTES // size) for size in routed), default=batch)
     few, more = FEW_PIECES * piece, 2 * FEW_PIECES * piece
     if batch <= more:
         return _pass(model, batch)
     one, two = _pass(model, few), _pass(model, more)
     flops, peak = (b + (b - a) * (batch - more) // (more - few) for a, b in zip(one, two, strict=True))
     return flops, peak
+
+
+def votes_of_layers(model: ImageModel) -> dict[CapsuleLayer | ConvCapsuleLayer, int]:
+    """Bytes of the votes of one image in every capsule layer of a model on the meta device, in float32.
+
+    Args:
+        model: the model; images are of its own size.
+    """
+    votes: dict[CapsuleLayer | ConvCapsuleLayer, int] = {}
+
+    def count(layer: Any, inputs: tuple[Any, ...]) -> None:
+        votes[layer] = 4 * layer.votes_shape(*inputs).numel() // 2
+
+    layers = [part for part in model.modules() if isinstance(part, CapsuleLayer | ConvCapsuleLayer)]
+    hooks = [layer.register_forward_pre_hook(count) for layer in layers]
+    # two images, for batch norm in training has no statistics of one
+    with torch.no_grad():
+        model(torch.empty(2, model.in_channels, *model.image_size, device="meta"))
+    for hook in hooks:
+        hook.remove()
+    return votes
 
 
 def _pass(model: ImageModel, batch: int) -> tuple[int, int]:

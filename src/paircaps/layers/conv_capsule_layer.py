@@ -101,6 +101,15 @@ class ConvCapsuleLayer(nn.Module):
         votes, activation = self._lazy_votes(u, activation)
         return votes.route(self.routing, activation)
 
+    def votes_shape(self, u: Tensor | Capsules, activation: Tensor | None = None) -> torch.Size:
+        """Shape that the votes of child capsules would have all at once, the last axes children, parents and pose.
+
+        Args:
+            u: child capsules, as for a call.
+            activation: activations of the children, as for a call.
+        """
+        return self._lazy_votes(u, activation)[0].shape
+
     def evidence(self, u: Tensor | Capsules, activation: Tensor | None = None) -> Evidence:
         """Contribution of each child to each parent, for explanations. All votes are held in memory at once.
 
