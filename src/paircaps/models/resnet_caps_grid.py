@@ -1,4 +1,4 @@
-"""ResNetGridCapsules: the paper's network with capsules on a grid, whose positions share their vote matrices."""
+"""ResNetGridCapsules: the paper's residual network with capsules on a grid, whose positions share their votes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,38 @@ from paircaps.models.registry import register_model
 from paircaps.models.resnet import ResNetBackbone
 from paircaps.models.resnet_caps import MINIMUM_SIZE, SIZES
 from paircaps.models.stack import capsule_stack
-from paircaps.routing import RoutingFactory
+from paircaps.routing import RoutingFactory, grid_options
 
 
 class ResNetGridCapsules(CapsuleModel):
-    """A residual network, primary capsules on a grid, and capsule layers whose lowest one shares its votes."""
+    """Capsules on a grid: a residual network, primary capsules that learn whether they see something, shared votes.
+
+    All positions share their vote matrices, so what was learned at one place is known at all others, and coordinates
+    tell the votes where they come from. It takes images of any size from 8×8 on.
+
+    Args:
+        num_classes: capsules of the last layer.
+        in_channels: channels of an image.
+        image_size: side of an image, or (height, width); at least 8.
+        routing: a registered name, or a factory. FM agreement weighs votes by the activations of their children.
+        blocks: residual blocks of the three stages.
+        widths: channels of the three stages.
+        conv_kinds: kinds of capsules of each convolutional capsule layer (3×3 windows) above the primary capsules.
+        hidden_capsules: sizes of capsule layers between the grid and the last layer.
+        kinds: kinds of primary capsules: so many lie at each position.
+        pose_dim: K of every capsule.
+        primary_stride: distance of neighbouring primary capsules in feature maps, which are 4 pixels apart.
+        primary_norm: ``"pose"``, ``"channel"`` or None.
+        primary_activation: ``"learned"`` or ``"length"``; see PrimaryCapsules.
+        transform: ``"vector"``, K² weights for each pair of kinds, or ``"matrix"``, K weights.
+        coordinates: ``"add"``, ``"learned"`` or None; see CapsuleLayer.
+        vote_norm: ``"pose"``, ``"vote"`` or None.
+        routing_options: options of every layer's routing, in place of those that the routing has for grids.
+        hidden_options: further options of the routings below the last layer.
+        streaming: whether dense votes of the whole batch are avoided; see CapsuleLayer.
+    """
+
+    FIELD = (float(ResNetBackbone.STRIDE), 0.5)
 
     def __init__(
         self,
@@ -27,16 +54,14 @@ class ResNetGridCapsules(CapsuleModel):
         *,
         blocks: tuple[int, int, int] = (8, 8, 8),
         widths: tuple[int, int, int] = (16, 32, 64),
-        hidden_capsules: tuple[int, ...] = (32, 16),
         conv_kinds: tuple[int, ...] = (),
+        hidden_capsules: tuple[int, ...] = (),
         kinds: int = 4,
         pose_dim: int = 16,
-        primary_dim: int | None = None,
-        primary_kernel: int = 5,
         primary_stride: int = 2,
-        primary_norm: str | None = "pose",
-        primary_activation: str = "length",
-        transform: str = "matrix",
+        primary_norm: str | None = "channel",
+        primary_activation: str = "learned",
+        transform: str = "vector",
         coordinates: str | None = "add",
         vote_norm: str | None = "pose",
         routing_options: dict[str, object] | None = None,
@@ -50,10 +75,8 @@ class ResNetGridCapsules(CapsuleModel):
             self.backbone.out_channels,
             self.backbone.out_size(self.image_size),
             kinds,
-            pose_dim if primary_dim is None else primary_dim,
-            kernel_size=primary_kernel,
+            pose_dim,
             stride=primary_stride,
-            padding=primary_kernel // 2,
             norm=primary_norm,
             activation=primary_activation,
             any_size=True,
@@ -65,16 +88,14 @@ class ResNetGridCapsules(CapsuleModel):
             pose_dim=pose_dim,
             transform=transform,
             routing=routing,
-            routing_options=routing_options,
+            routing_options={**grid_options(routing), **(routing_options or {})},
+            hidden_options=hidden_options,
             vote_norm=vote_norm,
             streaming=streaming,
             share="position",
             coordinates=coordinates,
             conv_kinds=conv_kinds,
-            hidden_options=hidden_options,
         )
-
-    FIELD = (float(ResNetBackbone.STRIDE), 0.5)
 
     @property
     def takes_any_size(self) -> bool:
@@ -87,5 +108,5 @@ class ResNetGridCapsules(CapsuleModel):
 
 
 for _ending, _size in SIZES.items():
-    _factory = partial(ResNetGridCapsules, **_size)  # pyright: ignore[reportArgumentType]
+    _factory = partial(ResNetGridCapsules, blocks=_size.get("blocks", (8, 8, 8)))  # pyright: ignore[reportArgumentType]
     register_model(f"resnet-caps-grid{_ending}", _factory, pooling_twin=f"resnet-pool{_ending}")

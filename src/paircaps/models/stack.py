@@ -40,7 +40,9 @@ def capsule_stack(
         vote_norm: ``"pose"``, ``"vote"`` or None.
         streaming: see CapsuleLayer.
         share: ``"position"`` if the vote matrices of the primary capsules are the same at all positions.
-        coordinates: ``"add"``, ``"learned"`` or None, in the lowest layer; see CapsuleLayer.
+        coordinates: ``"add"``, ``"learned"`` or None, in the layer that folds the grid; see CapsuleLayer.
+        conv_kinds: kinds of capsules of each convolutional capsule layer, below the others.
+        hidden_options: further options of the routings below the last layer.
     """
     require_sizes("hidden_capsules", hidden)
     if isinstance(routing, nn.Module):
@@ -49,7 +51,7 @@ def capsule_stack(
         )
     layers: list[nn.Module] = []
     (height, width, kinds), in_dim = primary.out_grid, primary.pose_dim
-    below = {**(routing_options or {}), **(hidden_options or {})}
+    below = {**(routing_options or {}), **(hidden_options or {})}  # options of the layers below the last
     for out_kinds in conv_kinds:
         layers.append(
             ConvCapsuleLayer(
@@ -68,7 +70,7 @@ def capsule_stack(
         )
         kinds, in_dim = out_kinds, pose_dim
     in_capsules = (height, width, kinds)
-    for out_capsules in (*hidden, num_classes):
+    for number, out_capsules in enumerate((*hidden, num_classes)):
         layers.append(
             CapsuleLayer(
                 in_capsules,
@@ -78,7 +80,7 @@ def capsule_stack(
                 routing=routing,
                 transform=transform,
                 vote_norm=vote_norm,
-                routing_options=routing_options,
+                routing_options=below if number < len(hidden) else routing_options,
                 streaming=streaming,
                 share=share,
                 coordinates=coordinates,

@@ -23,6 +23,7 @@ __all__ = [
     "SumOptions",
     "VoteNeeds",
     "create_routing",
+    "grid_options",
     "is_routing",
     "list_routings",
     "register_routing",
@@ -63,6 +64,19 @@ def is_routing(name: str) -> bool:
         name: the name.
     """
     return name in _ROUTINGS
+
+
+def grid_options(name: str | RoutingFactory) -> dict[str, object]:
+    """Options with which a routing suits capsules on a grid; see :attr:`Routing.grid_options`.
+
+    >>> grid_options("fm")
+    {'weigh': 'activation'}
+
+    Args:
+        name: a registered name, or a factory that is not registered.
+    """
+    factory = name if callable(name) else _ROUTINGS.factory(name)
+    return dict(getattr(factory, "grid_options", {}))
 
 
 def create_routing(name: str | RoutingFactory, out_capsules: int, **options: object) -> nn.Module:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from enum import Enum
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
@@ -86,6 +87,9 @@ class Routing(nn.Module, ABC):
     Args:
         out_capsules: J, the number of parents.
     """
+
+    grid_options: ClassVar[Mapping[str, object]] = {}
+    """Options that suit capsules on a grid, most of which see nothing of the object; models with a grid start from them."""
 
     def __init__(self, out_capsules: int) -> None:
         super().__init__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -85,6 +86,8 @@ class FMAgreement(Routing):
         weigh: ``"activation"`` multiplies the votes of each child by its activation, and divides by the sum of these
             where the paper divides by I; None lets all votes count alike, as in the paper.
     """
+
+    grid_options = MappingProxyType({"weigh": "activation"})
 
     def __init__(
         self,
