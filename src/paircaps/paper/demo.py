@@ -1,4 +1,4 @@
-"""``paircaps demo``: three routings and a pooling network of one size, trained and compared on glyphs in minutes.
+"""``paircaps demo``: four capsule networks and a pooling network of one size, trained and compared on glyphs in minutes.
 
 Each is trained on translated glyphs, and tested on glyphs that are also rotated, scaled and sheared, which it has never
 seen: a small version of the paper's Table 3.
@@ -32,6 +32,7 @@ from paircaps.training.recipe import Recipe
 from paircaps.training.recipes import load_recipe
 
 COMPARED_MODELS = {
+    "FM on the grid": {"name": "resnet-caps-grid-small", "routing": "fm"},
     "FM agreement": {"name": "resnet-caps-small", "routing": "fm"},
     "dynamic routing": {"name": "resnet-caps-small", "routing": "dynamic"},
     "EM routing": {"name": "resnet-caps-small", "routing": "em"},
