@@ -59,8 +59,10 @@ def test_a_network_of_convolutional_capsules_fits_where_its_estimate_says():
 
 @pytest.mark.skipif(not can_measure(), reason="this system does not tell a process's peak")
 def test_shared_votes_need_no_more_memory_for_more_positions():
-    """Nor does batch norm but for copies of the children: their gradients through the votes and its statistics add up."""
-    shapes = [LayerShape(children, 10, 16, 16, "matrix", norm, 8) for norm in (None, "pose") for children in (2048, 8192)]
+    """Nor with batch norm but for copies of the children: gradients through votes and statistics add up."""
+    shapes = [
+        LayerShape(children, 10, 16, 16, "matrix", norm, 8) for norm in (None, "pose") for children in (2048, 8192)
+    ]
     jobs = [layer_job(shape, 128, train=True, streaming=True) for shape in shapes]
     one, other, one_with_norm, other_with_norm = (peak.extra for peak in measure_peaks(jobs))
     assert other < 1.2 * one

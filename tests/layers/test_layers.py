@@ -105,7 +105,9 @@ def test_primary_norms_differ_in_what_shares_a_statistic(norm):
     shape = {"pose": (1, 1, 4), "channel": (1, 2, 4), "capsule": (12, 2, 4)}[norm]
     scale, shift = (value.view(shape) for value in (primary.norm.weight, primary.norm.bias))
     x = x.permute(0, 3, 4, 1, 2).flatten(1, 2) * scale + shift  # (B, positions, groups, pose)
-    torch.testing.assert_close(primary(features).s.flatten(1, 3), functional.squash(x.flatten(1, 2)), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        primary(features).s.flatten(1, 3), functional.squash(x.flatten(1, 2)), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_primary_norm_of_channels_is_batch_norm_of_the_convolution():
@@ -132,9 +134,29 @@ def test_primary_activation_is_the_squash_factor():
     torch.testing.assert_close(primary(features).activation.flatten(1), square / (1 + square))
 
 
+def test_a_learned_activation_is_a_sigmoid_of_the_capsules_own_values():
+    primary = PrimaryCapsules(3, (8, 6), groups=2, pose_dim=4, activation="learned")
+    features = torch.randn(5, 3, 8, 6)
+    weight = primary.presence[0].weight.view(2, 4)
+    values = torch.einsum("bgkhw,gk->bhwg", primary.conv(features).unflatten(1, (2, 4)), weight)
+    mean, variance = values.mean((0, 1, 2)), values.var((0, 1, 2), correction=0)
+    u, _, activation = primary(features)
+    expected = ((values - mean) / (variance + 1e-3).sqrt()).sigmoid()
+    torch.testing.assert_close(activation, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(u, PrimaryCapsules.forward(with_length(primary), features).s)
+
+
+def with_length(primary):
+    """The same primary capsules with their length for an activation: their vectors do not depend on it."""
+    other = PrimaryCapsules(3, (8, 6), groups=2, pose_dim=4)
+    other.load_state_dict(primary.state_dict(), strict=False)
+    return other
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
+        (lambda: PrimaryCapsules(3, 8, activation="gate"), "'length', 'learned', got 'gate'"),
         (lambda: CapsuleLayer(6, 3, pose_dim=8), "square number, got 8 .*4 and 9"),
         (lambda: CapsuleLayer(6, 3, pose_dim=16, in_dim=8), "in_dim=8 and pose_dim=16"),
         (lambda: CapsuleLayer(0, 3), "in_capsules must be at least 1, got 0"),

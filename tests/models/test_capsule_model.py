@@ -7,7 +7,9 @@ from paircaps import create_model
 from paircaps.models import CapsuleModel
 
 
-@pytest.fixture(params=["resnet-caps-small", "resnet-caps", "resnet-caps-grid-small", "capsnet-light", "fast-caps-tiny"])
+@pytest.fixture(
+    params=["resnet-caps-small", "resnet-caps", "resnet-caps-grid-small", "capsnet-light", "fast-caps-tiny"]
+)
 def model(request):
     options = {"blocks": (1, 1, 1)} if request.param == "resnet-caps" else {}
     model = create_model(request.param, image_size=(64, 72), **options).eval()

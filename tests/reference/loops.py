@@ -34,7 +34,7 @@ def pairwise_agreement(votes):
 
 
 def fm_agreement(votes, weights=None, normalize=True, halve=True, activation="sum", softness=0.0):
-    """Algorithm 1; the options are those in which the published runs differ from it, weights (E14) and softness (E15)."""
+    """Algorithm 1; options are those of the published runs, weights (E14) and softness (E15)."""
     if normalize:
         votes = [
             [[value / math.sqrt(sum(v * v for v in vote) + softness) for value in vote] for vote in child]

@@ -216,7 +216,7 @@ def test_what_is_no_grid_is_refused(call, words):
         call()
 
 
-# --- grids of children that have matrices of their own ------------------------------------------------------------------
+# --- grids of children that have matrices of their own ----------------------------------------------------------------
 
 
 def test_a_grid_is_folded_by_the_layer_above_it():

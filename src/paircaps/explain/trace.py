@@ -133,7 +133,9 @@ def trace(network: Network, images: Tensor) -> Trace:
         levels = model.ascend(network.model_input(images))
         evidence = [layer.evidence(below) for layer, below in zip(layers, levels[:-1], strict=True)]
     rows, columns = levels[0].s.shape[1:3]
-    return Trace(network.prepare(images), tuple(levels), tuple(evidence), model.centres((rows, columns)), (rows, columns))
+    return Trace(
+        network.prepare(images), tuple(levels), tuple(evidence), model.centres((rows, columns)), (rows, columns)
+    )
 
 
 def choose_classes(capsules: Capsules, label: Tensor | int | None, count: int = 1) -> Tensor:

@@ -1,4 +1,4 @@
-"""Layers: primary capsules, the capsule layer, the convolutional capsule layer, and batch norm of capsules and votes."""
+"""Layers: primary capsules, the capsule layer and the convolutional one, and batch norm of capsules and votes."""
 
 from __future__ import annotations
 

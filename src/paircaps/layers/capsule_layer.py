@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -88,10 +89,12 @@ class CapsuleLayer(nn.Module):
                 f"share={share!r} needs children on a grid: in_capsules=(height, width, kinds), got {in_capsules!r}"
             )
         if coordinates is not None and share is None:
-            raise ValueError(f'coordinates={coordinates!r} needs share="position": else each child has its own matrices')
-        children = in_capsules if isinstance(in_capsules, int) else math.prod(self.grid or (in_capsules,))
+            raise ValueError(
+                f'coordinates={coordinates!r} needs share="position": else each child has its own matrices'
+            )
+        children: Any = in_capsules if self.grid is None else math.prod(self.grid)
         self.streaming, self.tile, self.share = streaming, require_streaming(streaming, tile, children), share
-        self.in_capsules = children
+        self.in_capsules: int = children
         self.out_capsules = out_capsules
         self.pose_dim = pose_dim
         self.in_dim = pose_dim if in_dim is None else in_dim
@@ -172,7 +175,7 @@ class CapsuleLayer(nn.Module):
         return LazyVotes(u, self.votes, self.norm, self.streaming, self.tile), activation
 
     def _fits(self, shape: Sequence[int]) -> bool:
-        """Whether the layer has votes for a grid of children, (H, W, kinds, K_in); shared votes fit any but an empty one."""
+        """Whether the layer has votes for a grid of (H, W, kinds, K_in); shared votes fit any but an empty one."""
         assert self.grid is not None
         if shape[-1] != self.in_dim or shape[-2] != self.grid[2]:
             return False
@@ -244,7 +247,7 @@ def grid_of_capsules(name: str, grid: object) -> tuple[int, int, int]:
 
 
 def _folded(grid: Tensor, activation: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Capsules of a grid, (..., H, W, kinds, K), and their activations, in one row: views of (..., I, K) and (..., I)."""
+    """Capsules of a grid, (..., H, W, kinds, K), and their activations in one row, (..., I, K) and (..., I): views."""
     if activation is not None:
         require_shape("activation", activation, grid.shape[:-1], f"one value per child for a grid of {shape_of(grid)}")
         activation = activation.flatten(-3)

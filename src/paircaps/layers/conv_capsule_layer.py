@@ -11,7 +11,7 @@ from paircaps.functional import Capsules
 from paircaps.layers.capsule_layer import build_routing, require_streaming
 from paircaps.layers.norms import MOMENTUM, create_vote_norm
 from paircaps.routing import Evidence, Routing, RoutingFactory
-from paircaps.votes import WindowVotes, Windows, create_transform
+from paircaps.votes import Windows, WindowVotes, create_transform
 
 
 class ConvCapsuleLayer(nn.Module):

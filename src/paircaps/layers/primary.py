@@ -20,7 +20,7 @@ PRIMARY_NORMS = ("pose", "channel", "capsule", None)
 """Values of ``norm``: one statistic per pose dimension, one per channel, one per dimension of every capsule, none."""
 
 PRIMARY_ACTIVATIONS = ("length", "learned")
-"""Values of ``activation``: the length of a capsule, or a convolution, batch norm and a sigmoid of its own."""
+"""Values of ``activation``: the length of a capsule, or a convolution of its values, batch norm and a sigmoid."""
 
 
 class PrimaryCapsules(nn.Module):
@@ -47,7 +47,7 @@ class PrimaryCapsules(nn.Module):
             dimension of every capsule of a position (``"channel"``), one for every dimension of every capsule
             (``"capsule"``), or None.
         activation: ``"length"``, the length of a capsule after the squash, ‖x‖² / (1 + ‖x‖²), as in the paper; or
-            ``"learned"``: a convolution of its own, batch norm and a sigmoid.
+            ``"learned"``: a 1×1 convolution of each capsule's own values, batch norm and a sigmoid.
         any_size: whether feature maps of other sizes are taken too; not with a norm of every capsule.
         norm_momentum: weight of a new batch in the running statistics of the batch norm.
     """
@@ -101,7 +101,7 @@ class PrimaryCapsules(nn.Module):
         self.presence = None
         if activation == "learned":
             self.presence = nn.Sequential(
-                nn.Conv2d(in_channels, groups, kernel_size, stride, padding, bias=False),
+                nn.Conv2d(groups * pose_dim, groups, 1, groups=groups, bias=False),
                 nn.BatchNorm2d(groups, eps=EPS, momentum=norm_momentum),
                 nn.Sigmoid(),
             )
@@ -120,13 +120,14 @@ class PrimaryCapsules(nn.Module):
         checked = slice(1, 2) if self.any_size else slice(1, 4)
         if features.dim() != 4 or features.shape[checked] != expected[: checked.stop - 1]:
             raise ValueError(f"features must have shape (batch, {str(expected)[1:]}, got {shape_of(features)}")
-        x = self.conv(features).unflatten(1, (self.groups, self.pose_dim))  # (B, G, K, H, W)
+        maps = self.conv(features)
+        x = maps.unflatten(1, (self.groups, self.pose_dim))  # (B, G, K, H', W')
         x = x.permute(0, 3, 4, 1, 2)  # (B, H', W', G, K)
         x = self.norm(x.flatten(1, 2)).unflatten(1, x.shape[1:3])  # a norm of each capsule numbers the positions
         u = squash(x)
         if self.presence is None:
             return Capsules(u, u, torch.linalg.vector_norm(u, dim=-1))
-        return Capsules(u, u, self.presence(features).movedim(1, -1))
+        return Capsules(u, u, self.presence(maps).movedim(1, -1))
 
     def centres(self, step: float = 1.0, first: float = 0.5, grid: tuple[int, int] | None = None) -> Tensor:
         """Centre of the receptive field of each capsule.

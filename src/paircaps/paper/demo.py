@@ -1,4 +1,4 @@
-"""``paircaps demo``: four capsule networks and a pooling network of one size, trained and compared on glyphs in minutes.
+"""``paircaps demo``: four capsule networks and a pooling network of one size, trained and compared in minutes.
 
 Each is trained on translated glyphs, and tested on glyphs that are also rotated, scaled and sheared, which it has never
 seen: a small version of the paper's Table 3.

@@ -89,7 +89,7 @@ class Routing(nn.Module, ABC):
     """
 
     grid_options: ClassVar[Mapping[str, object]] = {}
-    """Options that suit capsules on a grid, most of which see nothing of the object; models with a grid start from them."""
+    """Options that suit capsules on a grid, most of which see nothing; models with a grid start from them."""
 
     def __init__(self, out_capsules: int) -> None:
         super().__init__()

@@ -22,7 +22,6 @@ from paircaps.functional import (
 from paircaps.routing.base import Routing, SumOptions, VoteNeeds
 from paircaps.routing.evidence import Evidence
 
-
 MOST_SOFTNESS = 1e12
 """Largest c of the soft normalisation."""
 
@@ -49,9 +48,7 @@ def fm_evidence(
     votes = votes.to(full_precision(votes.dtype))
     weight = None if weight is None else weight.to(votes.dtype)
     softness = softness.detach() if isinstance(softness, Tensor) else softness
-    capsules = fm_agreement(
-        votes, weight, normalize=normalize, halve=halve, activation=activation, softness=softness
-    )
+    capsules = fm_agreement(votes, weight, normalize=normalize, halve=halve, activation=activation, softness=softness)
     # the votes that are multiplied, and their number
     votes = normalize_votes(votes, softness) if normalize else votes
     children: float | Tensor = votes.shape[-3]
@@ -118,7 +115,7 @@ class FMAgreement(Routing):
 
     @property
     def softness(self) -> float | Tensor:
-        """c of the soft normalisation: a number, or a tensor where it is learned."""
+        """C of the soft normalisation: a number, or a tensor where it is learned."""
         return self.initial_softness if self.log_softness is None else self.log_softness.exp()
 
     @property
@@ -174,7 +171,9 @@ class FMAgreement(Routing):
 
     def extra_repr(self) -> str:
         """Options, for print(model)."""
-        chosen = f"{super().extra_repr()}, normalize={self.normalize}, halve={self.halve}, activation={self.activation!r}"
+        chosen = (
+            f"{super().extra_repr()}, normalize={self.normalize}, halve={self.halve}, activation={self.activation!r}"
+        )
         if self.initial_softness:
             softness = self.softness
             value = f"{softness.item():g}, learned" if isinstance(softness, Tensor) else f"{softness:g}"

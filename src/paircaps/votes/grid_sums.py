@@ -45,8 +45,8 @@ def grid_sums(arguments: SumArguments) -> tuple[Tensor, Tensor]:
 
     Args:
         arguments: arguments of the sums. Without ``window``, the children (B, N · kinds, P·Q) lie at N positions, and
-            the sums are (B, J, K). With it, they are a grid of (B, H, W, kinds, P·Q), weights are those of side² · kinds
-            children, and the sums are (B, H', W', J, K).
+            the sums are (B, J, K). With it, they are a grid of (B, H, W, kinds, P·Q), weights are those of side² ·
+            kinds children, and the sums are (B, H', W', J, K).
     """
     shape, passes = _plan(arguments)
     pose = (arguments.weight.shape[1], arguments.rows * arguments.weight.shape[3])
@@ -80,7 +80,8 @@ def grid_gradients(arguments: SumArguments, grad_sum: Tensor, grad_squares: Tens
         None if tensor is None else torch.zeros(tensor.shape, dtype=dtype, device=tensor.device)
         for tensor, dtype in zip(tensors, precise, strict=True)
     ]
-    views = SumGradients(*found)._replace(u=_grid(arguments, found[0]), child_weight=_grid(arguments, found[5]))
+    views = list(found)
+    views[0], views[5] = _grid(arguments, found[0]), _grid(arguments, found[5])
     for part in passes:
         some, grid = _arguments_of(arguments, part)
         gradients = tiled_gradients(some, *(_of_parents(grad, part, grid) for grad in (grad_sum, grad_squares)))

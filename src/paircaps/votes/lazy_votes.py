@@ -212,8 +212,8 @@ class LazyVotes:
         scale, shift = self._affine(u)
         total = total_vote(self._by_weights(transform.without_coordinates(u)), transform.weight, rows, scale, shift)
         if transform.unscaled:
-            places = u.unflatten(-1, (rows, -1))[..., -transform.unscaled :].flatten(-2)
-            total = total + total_vote(self._by_weights(places), transform.coordinate_weight, rows, None, None)
+            places, weight = transform.only_coordinates(u)
+            total = total + total_vote(self._by_weights(places), weight, rows, None, None)
         return self._unflat(total)
 
     def by_image(self, agree: Agree, activation: Tensor | None) -> Capsules:
@@ -279,7 +279,7 @@ class LazyVotes:
         return norm.fold(lambda: vote_statistics(u, weight, self.transform.rows, per_vote), count)
 
     def _by_weights(self, u: Tensor) -> Tensor:
-        """Children (B, I, D) by position and by weights of their own, (B, N, kinds, D); N is 1 where none are shared."""
+        """Children (B, I, D) by position and kind, (B, N, kinds, D); N is 1 where no weights are shared."""
         return u.unflatten(1, (-1, len(self.transform.weight)))
 
     def _positions_as_images(self, u: Tensor) -> Tensor:

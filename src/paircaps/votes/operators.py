@@ -16,7 +16,7 @@ from torch.library import custom_op
 from paircaps._utils.precision import full_precision, without_autocast
 from paircaps.votes.grid_sums import grid_gradients, grid_sums
 from paircaps.votes.statistics import moment_gradients, moments_of_votes
-from paircaps.votes.tiled_sums import SumArguments, SumGradients, tiled_gradients, tiled_sums
+from paircaps.votes.tiled_sums import SumArguments, tiled_gradients, tiled_sums
 
 SECOND_DERIVATIVE = (
     "the streaming agreement can be differentiated once; for second derivatives take the votes dense: "
@@ -113,11 +113,11 @@ def _save_sums(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _sums_gradient(ctx: Any, *gradients: Tensor) -> Any:
-    arguments = ctx.options.with_tensors(ctx.saved_tensors)
-    found = SumGradients(*_call_sums_backward(*gradients, *arguments))
-    wanted = SumGradients(*(None if of is None else part for of, part in zip(arguments.tensors, found, strict=True)))
-    no_gradients: Any = SumArguments(*(None,) * len(arguments))
-    return no_gradients.with_tensors(wanted)
+    arguments: SumArguments = ctx.options.with_tensors(ctx.saved_tensors)
+    found = _call_sums_backward(*gradients, *arguments)
+    wanted = [None if of is None else part for of, part in zip(arguments.tensors, found, strict=True)]
+    nothing: Any = None
+    return SumArguments(*(nothing,) * len(arguments)).with_tensors(wanted)
 
 
 def _save_statistics(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:

@@ -107,9 +107,7 @@ class SumArguments(NamedTuple):
     def with_tensors(self, tensors: Sequence[Any]) -> SumArguments:
         """The same with other tensors, in the order of :class:`SumGradients`."""
         u, weight, scale, shift, softness, child_weight = tensors
-        return self._replace(
-            u=u, weight=weight, scale=scale, shift=shift, softness=softness, child_weight=child_weight
-        )
+        return self._replace(u=u, weight=weight, scale=scale, shift=shift, softness=softness, child_weight=child_weight)
 
     @property
     def affine(self) -> ScaleAndShift | None:

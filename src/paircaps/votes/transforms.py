@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from paircaps._utils.checks import require_choice, require_positive, square_side
 from paircaps.functional import row_votes
 
-
 COORDINATES = ("add", "learned", None)
 """Values of ``coordinates``: added to two entries of each vote, multiplied by learned weights, or not used."""
 
@@ -44,7 +43,7 @@ class LinearVotes(nn.Module):
     """Further rows of the matrices, for coordinates, (kinds, J, 1 or 2, R); None without coordinates."""
 
     unscaled: int
-    """Number of these rows, and of the further columns of a child: 0, 1 or 2. Batch norm leaves their products as they are."""
+    """Number of these rows, and of the further columns of a child: 0, 1 or 2. Batch norm does not scale their products."""
 
     def __init__(
         self,
@@ -89,7 +88,8 @@ class LinearVotes(nn.Module):
         """
         if self.coordinate_weight is None:
             return grid.flatten(-4, -2)
-        further = position_rows(*grid.shape[-4:-2], self.rows, self.coordinate_weight.shape[2]).to(grid)
+        height, width = grid.shape[-4:-2]
+        further = position_rows(height, width, self.rows, self.unscaled).to(grid)
         further = further[:, :, None].expand(*grid.shape[:-1], *further.shape[-2:])
         return torch.cat([grid.unflatten(-1, (self.rows, -1)), further], dim=-1).flatten(-2).flatten(-4, -2)
 
@@ -97,11 +97,14 @@ class LinearVotes(nn.Module):
         """Children (..., I, P·Q') without the columns of their coordinates, (..., I, K_in)."""
         return u.unflatten(-1, (self.rows, -1))[..., : -self.unscaled].flatten(-2) if self.unscaled else u
 
+    def only_coordinates(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """The columns of the coordinates of children (..., I, P·Q'), (..., I, P·1 or P·2), and their weights."""
+        assert self.coordinate_weight is not None
+        return u.unflatten(-1, (self.rows, -1))[..., -self.unscaled :].flatten(-2), self.coordinate_weight
+
     def coordinate_votes(self, u: Tensor) -> Tensor | float:
         """Part of the votes that comes from coordinates: (..., I, P·Q') to (..., I, J, K), or 0 without them."""
-        if self.coordinate_weight is None:
-            return 0.0
-        return self._cast(u.unflatten(-1, (self.rows, -1))[..., -self.unscaled :].flatten(-2), self.coordinate_weight)
+        return 0.0 if self.coordinate_weight is None else self._cast(*self.only_coordinates(u))
 
     def forward(self, u: Tensor) -> Tensor:
         """Votes of child capsules but for their coordinates: (..., I, K_in) to (..., I, J, K)."""

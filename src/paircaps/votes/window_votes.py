@@ -119,7 +119,9 @@ class WindowVotes(LazyVotes):
             return self.sums(normalize=False)[0]
         u = self._flat()
         scale, shift = self._affine(u)
-        return self._unflat(total_of_windows(u, self.transform.matrices, self.transform.rows, self.windows, scale, shift))
+        return self._unflat(
+            total_of_windows(u, self.transform.matrices, self.transform.rows, self.windows, scale, shift)
+        )
 
     def by_image(self, agree: Agree, activation: Tensor | None) -> Capsules:
         """Route the windows of a few images at a time; see :meth:`LazyVotes.by_image`."""
@@ -158,7 +160,8 @@ class WindowVotes(LazyVotes):
         """Votes (B, H', W', I, J, K) with zeros for places outside the grid, where batch norm would shift them."""
         if not self.windows.padding:
             return votes
-        inside = self.windows.inside(*self.u.shape[-4:-2], votes)
+        height, width = self.u.shape[-4:-2]
+        inside = self.windows.inside(height, width, votes)
         return votes * inside.repeat_interleave(self.u.shape[-2], -1)[..., None, None]
 
     def _affine(self, u: Tensor) -> tuple[Tensor | None, Tensor | None]:
@@ -168,7 +171,9 @@ class WindowVotes(LazyVotes):
         norm, places = cast(FoldingNorm, self.norm), self.windows.places
         per_vote = len(norm.shape) == 3
         # every child of the grid casts a vote for every parent at every place: so many parents, and no windows
-        by_kind = self.transform.matrices.unflatten(0, (places, -1)).transpose(0, 1).flatten(1, 2)  # (kinds, k²·J, Q, R)
+        by_kind = (
+            self.transform.matrices.unflatten(0, (places, -1)).transpose(0, 1).flatten(1, 2)
+        )  # (kinds, k²·J, Q, R)
         children = u.flatten(0, 2)  # (B·H·W, kinds, K_in)
         count = children.shape[0] * (1 if per_vote else by_kind.shape[:2].numel())
 
@@ -198,12 +203,15 @@ def total_of_windows(
     """
     kinds, (_, parents, inner, columns) = u.shape[3], weight.shape
     # rows are images, and the values of all kinds channels
-    images = u.unflatten(-1, (rows, inner)).permute(0, 4, 3, 5, 1, 2).flatten(2, 3).flatten(0, 1)  # (B·P, kinds·Q, H, W)
+    images = (
+        u.unflatten(-1, (rows, inner)).permute(0, 4, 3, 5, 1, 2).flatten(2, 3).flatten(0, 1)
+    )  # (B·P, kinds·Q, H, W)
     kernel = weight.view(windows.side, windows.side, kinds, parents, inner, columns)
     kernel = kernel.permute(3, 5, 2, 4, 0, 1).flatten(2, 3).flatten(0, 1)  # (J·R, kinds·Q, k, k)
     total = F.conv2d(images, kernel, stride=windows.stride, padding=windows.padding)  # (B·P, J·R, H', W')
     total = total.unflatten(0, (-1, rows)).unflatten(2, (parents, columns)).permute(0, 4, 5, 2, 1, 3).flatten(-2)
     if scale is None or shift is None:
         return total
-    children = kinds * windows.inside(*u.shape[1:3], u).sum(-1)  # (H', W')
+    height, width = u.shape[1:3]
+    children = kinds * windows.inside(height, width, u).sum(-1)  # (H', W')
     return total * scale + children[..., None, None] * shift

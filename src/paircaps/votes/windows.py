@@ -85,7 +85,7 @@ class Windows:
                 yield Shift(place, children, (slice(first, last), slice(left, right)))
 
     def _inside(self, offset: int, size: int, parents: int) -> tuple[int, int]:
-        """Range of parents whose child at an offset lies inside the grid: 0 ≤ parent · stride + offset − padding < size."""
+        """Range of parents whose child lies inside the grid: 0 ≤ parent · stride + offset − padding < size."""
         first = max(0, -((offset - self.padding) // self.stride))
         return first, min(parents, (size - 1 + self.padding - offset) // self.stride + 1)
 
@@ -106,7 +106,9 @@ class Windows:
         # pad takes axes from the last one on: none for those behind the width
         behind = (0, 0) * (grid.dim() - 3)
         padded = F.pad(grid, (*behind, *(self.padding,) * 4)) if self.padding else grid
-        views = padded.unfold(1, self.side, self.stride).unfold(2, self.side, self.stride)  # (B, H', W', kinds, ..., k, k)
+        views = padded.unfold(1, self.side, self.stride).unfold(
+            2, self.side, self.stride
+        )  # (B, H', W', kinds, ..., k, k)
         last = views.dim() - 1
         views = views.permute(0, 1, 2, last - 1, last, *range(3, last - 1))
         return views.flatten(3, 5)
