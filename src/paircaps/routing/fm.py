@@ -115,7 +115,7 @@ class FMAgreement(Routing):
 
     @property
     def softness(self) -> float | Tensor:
-        """C of the soft normalisation: a number, or a tensor where it is learned."""
+        """The c of the soft normalisation, a number, or a tensor where it is learned."""
         return self.initial_softness if self.log_softness is None else self.log_softness.exp()
 
     @property

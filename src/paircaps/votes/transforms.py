@@ -43,7 +43,7 @@ class LinearVotes(nn.Module):
     """Further rows of the matrices, for coordinates, (kinds, J, 1 or 2, R); None without coordinates."""
 
     unscaled: int
-    """Number of these rows, and of the further columns of a child: 0, 1 or 2. Batch norm does not scale their products."""
+    """Number of these rows and of the further columns of a child, 0, 1 or 2. Batch norm does not scale them."""
 
     def __init__(
         self,
