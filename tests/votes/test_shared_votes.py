@@ -208,7 +208,10 @@ def test_streaming_a_grid_is_the_plain_path(routing, options, transform, vote_no
         (lambda: shared_layer()(torch.randn(2, 2, 3, 5, 16).double()), r"\(2, 2, 3, 5, 16\)"),
         (lambda: shared_layer()(torch.randn(2, 0, 3, 4, 16).double()), r"\(2, 0, 3, 4, 16\)"),
         (lambda: shared_layer()(children(2), torch.ones(2, 24)), r"\(2, 2, 3, 4\).*\(2, 24\)"),
-        (lambda: CapsuleLayer((2, 3, 4), 3)(torch.randn(2, 3, 2, 4, 16)), r"\(..., 2, 3, 4, 16\), got"),
+        (
+            lambda: CapsuleLayer((2, 3, 4), 3)(torch.randn(2, 3, 2, 4, 16)),
+            r"24 child capsules of 16, .*\(..., 2, 3, 4, 16\), got",
+        ),
     ],
 )
 def test_what_is_no_grid_is_refused(call, words):
@@ -225,6 +228,7 @@ def test_a_grid_is_folded_by_the_layer_above_it():
     grid.load_state_dict(flat.state_dict())
     u, activation = torch.randn(5, 2, 3, 4, 16), torch.rand(5, 2, 3, 4)
     expected = flat(u.flatten(1, 3), activation.flatten(1))
+    torch.testing.assert_close(grid(u.flatten(1, 3), activation.flatten(1)).s, expected.s)  # or in one row already
     for layer in (flat, grid):
         for one, other in zip(layer(Capsules(u, u, activation)), expected, strict=True):
             torch.testing.assert_close(one, other)

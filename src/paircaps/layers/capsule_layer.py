@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -44,8 +43,8 @@ class CapsuleLayer(nn.Module):
     torch.Size([8, 10])
 
     Args:
-        in_capsules: I, the number of children; or (H, W, kinds) if they lie on a grid, which the layer then takes as
-            (..., H, W, kinds, K_in).
+        in_capsules: I, the number of children; or (H, W, kinds) if they lie on a grid of (..., H, W, kinds, K_in). A
+            layer whose children have matrices of their own takes them in one row, (..., I, K_in), as well.
         out_capsules: J, the number of parents.
         pose_dim: K, the dimensions of a parent.
         in_dim: K_in, the dimensions of a child; None means ``pose_dim``.
@@ -153,33 +152,35 @@ class CapsuleLayer(nn.Module):
             if activation is not None:
                 raise ValueError("activation was given twice: Capsules carry their own")
             u, activation = u.s, u.activation
-        if self.grid is None:
-            require_tensor("u", u, "(..., children, in_dim)", 2)
-            if u.shape[-2] != self.in_capsules and u.dim() > 3 and u.shape[-4:-1].numel() == self.in_capsules:
-                u, activation = _folded(u, activation)
-            expected = (self.in_capsules, self.in_dim)
-            if tuple(u.shape[-2:]) != expected:
-                raise ValueError(
-                    f"expected {self.in_capsules} child capsules of {self.in_dim}, shape (..., {str(expected)[1:]}, "
-                    f"got {shape_of(u)}"
-                )
-        else:
-            require_tensor("u", u, "(..., height, width, kinds, in_dim)", 4)
-            if u.dim() < 4 or not self._fits(u.shape[-4:]):
-                height, width = ("height", "width") if self.share else self.grid[:2]
-                raise ValueError(
-                    f"expected a grid of child capsules of {self.in_dim}, shape (..., {height}, {width}, "
-                    f"{self.grid[2]}, {self.in_dim}), got {shape_of(u)}"
-                )
-            u, activation = self.votes.from_grid(u), _folded(u, activation)[1]
+        u, activation = self._from_any_grid(u, activation) if self.share else self._in_one_row(u, activation)
         return LazyVotes(u, self.votes, self.norm, self.streaming, self.tile), activation
 
-    def _fits(self, shape: Sequence[int]) -> bool:
-        """Whether the layer has votes for a grid of (H, W, kinds, K_in); shared votes fit any but an empty one."""
+    def _from_any_grid(self, u: Tensor, activation: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Children of a grid of any height and width, (..., H, W, kinds, K_in), and their activations, in one row."""
         assert self.grid is not None
-        if shape[-1] != self.in_dim or shape[-2] != self.grid[2]:
-            return False
-        return min(shape[:2]) > 0 if self.share else tuple(shape[:2]) == self.grid[:2]
+        require_tensor("u", u, "(..., height, width, kinds, in_dim)", 4)
+        if tuple(u.shape[-2:]) != (self.grid[2], self.in_dim) or 0 in u.shape[-4:-2]:
+            raise ValueError(
+                f"expected a grid of child capsules of {self.in_dim}, shape (..., height, width, {self.grid[2]}, "
+                f"{self.in_dim}), got {shape_of(u)}"
+            )
+        return self.votes.from_grid(u), _folded(u, activation)[1]
+
+    def _in_one_row(self, u: Tensor, activation: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Children that have matrices of their own, and their activations, in one row; they may lie on a grid."""
+        require_tensor("u", u, "(..., children, in_dim)", 2)
+        sizes = tuple(u.shape[-4:-1])
+        on_grid = sizes == self.grid or (u.shape[-2] != self.in_capsules and math.prod(sizes) == self.in_capsules)
+        if u.dim() >= 4 and on_grid and (self.grid is None or sizes == self.grid):
+            u, activation = _folded(u, activation)
+        expected = (self.in_capsules, self.in_dim)
+        if tuple(u.shape[-2:]) != expected:
+            lie = "" if self.grid is None else f", or (..., {str((*self.grid, self.in_dim))[1:]}"
+            raise ValueError(
+                f"expected {self.in_capsules} child capsules of {self.in_dim}, shape (..., {str(expected)[1:]}{lie}, "
+                f"got {shape_of(u)}"
+            )
+        return u, activation
 
     def extra_repr(self) -> str:
         """Sizes, for print(model)."""
