@@ -288,6 +288,7 @@ def fm_agreement(
     halve: bool = True,
     activation: str = "sum",
     softness: float | Tensor = 0.0,
+    linear: float = 0.0,
 ) -> Capsules:
     """FM agreement: parents from the pairwise products of their children's votes, in one pass (Algorithm 1).
 
@@ -312,6 +313,7 @@ def fm_agreement(
         activation: ``"sum"``, a_j = Σ_f s_{j,f} (E7), unbounded, made for cross entropy; or ``"squash"``,
             a_j = ‖squash(s_j)‖, which the published aff-NIST runs use.
         softness: c of the soft normalisation, where ``normalize`` is true; see :func:`normalize_votes`.
+        linear: weight of the sum of the votes beside their pairwise products (E16); see :func:`fm_capsules`.
 
     Returns:
         Capsules of (..., J, K), (..., J, K) and (..., J); the pose is the direction of s (E6).
@@ -322,12 +324,18 @@ def fm_agreement(
         require_child_activation(weight, votes)
     sums = vote_sums(votes, normalize=normalize, softness=softness, weight=weight)
     children = votes.shape[-3] if weight is None else effective_children(weight)
-    return fm_capsules(*sums, children, halve=halve, activation=activation)
+    return fm_capsules(*sums, children, halve=halve, activation=activation, linear=linear)
 
 
 @in_full_precision
 def fm_capsules(
-    total: Tensor, squares: Tensor, children: int | Tensor, *, halve: bool = True, activation: str = "sum"
+    total: Tensor,
+    squares: Tensor,
+    children: int | Tensor,
+    *,
+    halve: bool = True,
+    activation: str = "sum",
+    linear: float = 0.0,
 ) -> Capsules:
     """FM agreement from the two sums over the votes: Algorithm 1 from its second line on.
 
@@ -337,11 +345,15 @@ def fm_capsules(
         children: I, the number of votes in each sum; of weighted ones n, their effective number, (...).
         halve: keep the factor ½ of E5; see :func:`pairwise_agreement`.
         activation: see :func:`fm_agreement`.
+        linear: weight of Σû, which is added to the agreement (E16): the linear part of a factorization machine, which
+            the paper leaves out. A single vote then counts by itself, for a parent or against it.
 
     Returns:
         Capsules of (..., J, K), (..., J, K) and (..., J).
     """
     s = agreement_of_sums(total, squares, children, halve=halve)  # E5: Alg. 1, line 2
+    if linear:
+        s = s + linear * total  # E16
     pose = s / _length(s).clamp_min(ABSENT)  # E6: line 3
     if activation == "squash":
         return Capsules(s, pose, _length(squash(s)).squeeze(-1))

@@ -33,8 +33,8 @@ def pairwise_agreement(votes):
     return s
 
 
-def fm_agreement(votes, weights=None, normalize=True, halve=True, activation="sum", softness=0.0):
-    """Algorithm 1; options are those of the published runs, weights (E14) and softness (E15)."""
+def fm_agreement(votes, weights=None, normalize=True, halve=True, activation="sum", softness=0.0, linear=0.0):
+    """Algorithm 1; options are those of the published runs, weights (E14), softness (E15) and a linear part (E16)."""
     if normalize:
         votes = [
             [[value / math.sqrt(sum(v * v for v in vote) + softness) for value in vote] for vote in child]
@@ -47,6 +47,8 @@ def fm_agreement(votes, weights=None, normalize=True, halve=True, activation="su
         s = [[value * len(votes) / sum(weights) for value in parent] for parent in s]
     if not halve:
         s = [[2 * value for value in parent] for parent in s]
+    for child in votes:
+        s = [[a + linear * v for a, v in zip(*pair, strict=True)] for pair in zip(s, child, strict=True)]
     pose = [[value / math.sqrt(sum(v * v for v in parent)) for value in parent] for parent in s]  # line 3
     if activation == "squash":
         return s, pose, [math.sqrt(sum(value * value for value in squash(parent))) for parent in s]

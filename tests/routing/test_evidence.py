@@ -17,6 +17,8 @@ ROUTINGS = [
     ("fm", {"activation": "squash", "halve": False, "normalize": False}),
     ("fm", {"softness": 2.0}),
     ("fm", {"weigh": "activation"}),
+    ("fm", {"linear": 0.5}),
+    ("fm", {"linear": 0.5, "weigh": "activation", "activation": "squash", "halve": False}),
     ("fm", {"weigh": "activation", "softness": 2.0, "learn_softness": True, "activation": "squash"}),
     ("dynamic", {}),
     ("dynamic", {"iterations": 1}),
@@ -55,7 +57,9 @@ def test_fm_shares_are_those_of_the_definition():
         torch.testing.assert_close(evidence.share[:, i], (votes[:, i] * others).sum(-1) / (2 * 7))
 
 
-@pytest.mark.parametrize("options", [options for name, options in ROUTINGS if name == "fm"], ids=str)
+@pytest.mark.parametrize(
+    "options", [options for name, options in ROUTINGS if name == "fm" and "linear" not in options], ids=str
+)
 def test_pairs_of_different_children_add_up_to_the_activation(options):
     votes, _ = votes_of(3)
     routing = create_routing("fm", 4, **options).double()

@@ -42,6 +42,8 @@ OPTIONS = [
     ("fm", {"activation": "squash", "normalize": False}),
     ("fm", {"softness": 0.5}),
     ("fm", {"softness": 1.0, "learn_softness": True, "halve": False}),
+    ("fm", {"linear": 0.5}),
+    ("fm", {"linear": 1.0, "weigh": "activation", "softness": 2.0, "activation": "squash"}),
     ("fm", {"weigh": "activation"}),
     ("fm", {"weigh": "activation", "normalize": False}),
     ("fm", {"weigh": "activation", "softness": 2.0, "activation": "squash"}),

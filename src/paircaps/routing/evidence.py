@@ -26,9 +26,9 @@ class Evidence(NamedTuple):
     def pairs(self, parent: Tensor) -> Tensor:
         """Agreement of each two children on one parent per image: the weighted product of their votes.
 
-        With FM agreement the pairs i < k add up to the activation; with dynamic routing all pairs do, each child with
-        itself included. EM routing has no such products; there it is the similarity of the votes, each weighted by the
-        child's part in the parent.
+        With FM agreement the pairs i < k add up to the activation, but for its linear part if it has one; with dynamic
+        routing all pairs do, each child with itself included. EM routing has no such products; there it is the
+        similarity of the votes, each weighted by the child's part in the parent.
 
         Args:
             parent: index of the parent in each image, of the leading shape (...).

@@ -25,6 +25,9 @@ from paircaps.routing.evidence import Evidence
 MOST_SOFTNESS = 1e12
 """Largest c of the soft normalisation."""
 
+MOST_LINEAR = 1e6
+"""Largest weight of the linear part."""
+
 FM_WEIGHTS = ("activation", None)
 """Values of ``weigh``: votes count as much as their child is active, or all alike."""
 
@@ -38,8 +41,9 @@ def fm_evidence(
     halve: bool,
     activation: str,
     softness: float | Tensor = 0.0,
+    linear: float = 0.0,
 ) -> Evidence:
-    """Evidence of FM agreement: the part of a pair (i, k) in a_j is ⟨û_i, û_k⟩ / I.
+    """Evidence of FM agreement: the part of a pair (i, k) in a_j is ⟨û_i, û_k⟩ / I; a linear part is that of i alone.
 
     A squashed activation is ‖s‖ = ⟨s, s/‖s‖⟩ times a factor, so there the dimensions of a product are weighted by the
     pose. Arguments are those of :func:`paircaps.functional.fm_agreement`; weighted votes stand for û, and their
@@ -48,7 +52,8 @@ def fm_evidence(
     votes = votes.to(full_precision(votes.dtype))
     weight = None if weight is None else weight.to(votes.dtype)
     softness = softness.detach() if isinstance(softness, Tensor) else softness
-    capsules = fm_agreement(votes, weight, normalize=normalize, halve=halve, activation=activation, softness=softness)
+    options = {"normalize": normalize, "halve": halve, "activation": activation, "linear": linear}
+    capsules = fm_agreement(votes, weight, softness=softness, **options)
     # the votes that are multiplied, and their number
     votes = normalize_votes(votes, softness) if normalize else votes
     children: float | Tensor = votes.shape[-3]
@@ -60,10 +65,11 @@ def fm_evidence(
     if activation == "squash":
         length = torch.linalg.vector_norm(capsules.s, dim=-1).clamp_min(ABSENT)
         metric = capsules.pose * (capsules.activation / length).unsqueeze(-1)
+    alone = torch.einsum("...ijk,...jk->...ij", votes, metric) * linear
     metric = metric * ((1 if halve else 2) / children)
     others = votes.sum(dim=-3, keepdim=True) - votes
     share = torch.einsum("...ijk,...ijk,...jk->...ij", votes, others, metric) / 2
-    return Evidence(share, None, votes, metric)
+    return Evidence(share + alone, None, votes, metric)
 
 
 class FMAgreement(Routing):
@@ -80,6 +86,8 @@ class FMAgreement(Routing):
         softness: c of the soft normalisation û / √(‖û‖² + c): votes that are short against √c stay short. Zero gives
             every vote length one, as in the paper.
         learn_softness: whether c is learned; ``softness`` is where it starts, and it stays positive.
+        linear: weight of the sum of the votes beside their pairwise products: the linear part of a factorization
+            machine, with which a vote counts by itself too. Zero leaves it out, as the paper does.
         weigh: ``"activation"`` multiplies the votes of each child by its activation, and divides by the sum of these
             where the paper divides by I; None lets all votes count alike, as in the paper.
     """
@@ -95,6 +103,7 @@ class FMAgreement(Routing):
         activation: str = "sum",
         softness: float = 0.0,
         learn_softness: bool = False,
+        linear: float = 0.0,
         weigh: str | None = None,
     ) -> None:
         super().__init__(out_capsules)
@@ -102,6 +111,7 @@ class FMAgreement(Routing):
         require_choice("activation", activation, FM_ACTIVATIONS)
         require_choice("weigh", weigh, FM_WEIGHTS)
         require_within("softness", softness, 0, MOST_SOFTNESS)
+        require_within("linear", linear, 0, MOST_LINEAR)
         if softness and not normalize:
             raise ValueError(f"softness={softness} is for votes that are normalised, which normalize=False turns off")
         if learn_softness and not softness:
@@ -109,6 +119,7 @@ class FMAgreement(Routing):
         self.normalize = normalize
         self.halve = halve
         self.activation = activation
+        self.linear = float(linear)
         self.weigh = weigh
         self.initial_softness = float(softness)
         self.log_softness = nn.Parameter(torch.tensor(math.log(softness))) if learn_softness else None
@@ -132,6 +143,7 @@ class FMAgreement(Routing):
             halve=self.halve,
             activation=self.activation,
             softness=self.softness,
+            linear=self.linear,
         )
 
     def _weight(self, activation: Tensor | None) -> Tensor | None:
@@ -156,7 +168,8 @@ class FMAgreement(Routing):
 
     def agree_on_sums(self, total: Tensor, squares: Tensor, children: int | Tensor) -> Capsules:
         """FM agreement from the sums over the votes: Algorithm 1 of the paper from its second line on."""
-        return fm_capsules(total, squares, children, halve=self.halve, activation=self.activation)
+        options = {"halve": self.halve, "activation": self.activation, "linear": self.linear}
+        return fm_capsules(total, squares, children, **options)
 
     def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
         """What each child contributed: its part in a_j is ⟨û_i, Σû − û_i⟩ / 2I, half of every pair it is in (E5)."""
@@ -167,6 +180,7 @@ class FMAgreement(Routing):
             halve=self.halve,
             activation=self.activation,
             softness=self.softness,
+            linear=self.linear,
         )
 
     def extra_repr(self) -> str:
@@ -178,4 +192,5 @@ class FMAgreement(Routing):
             softness = self.softness
             value = f"{softness.item():g}, learned" if isinstance(softness, Tensor) else f"{softness:g}"
             chosen += f", softness={value}"
+        chosen += f", linear={self.linear:g}" if self.linear else ""
         return chosen if self.weigh is None else f"{chosen}, weigh={self.weigh!r}"
