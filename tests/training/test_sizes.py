@@ -63,7 +63,9 @@ def test_shared_votes_take_any_size_and_votes_of_positions_do_not(options):
         assert shared(torch.rand(2, 1, size, size)).activation.shape == (2, 10)
     with pytest.raises(ValueError, match="images must have shape"):
         shared(torch.rand(2, 1, 8, 8))
-    for fixed in ({}, {"votes": "shared", "vote_norm": "vote"}, {"votes": "shared", "primary_norm": "capsule"}):
+    by_vote = create_model("fast-caps-tiny", votes="shared", vote_norm="vote", **options)
+    assert by_vote(torch.rand(2, 1, 16, 16)).activation.shape == (2, 10)  # a norm of each kind's votes, at any position
+    for fixed in ({}, {"votes": "shared", "primary_norm": "capsule"}):
         model = create_model("fast-caps-tiny", **fixed, **options)
         assert not model.takes_any_size
         with pytest.raises(ValueError, match="images must have shape"):
