@@ -69,6 +69,12 @@ def test_a_routing_of_ones_own_says_what_suits_a_grid():
     assert grid_options("dynamic") == {}
 
 
+@pytest.mark.parametrize(("value", "words"), [((0,), "conv_kinds.*got .*0"), (3, "conv_kinds.*got 3")])
+def test_kinds_that_are_none_are_refused_by_name(value, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        create_model("resnet-caps-grid-small", conv_kinds=value)
+
+
 def test_convolutional_capsules_and_hidden_ones_lie_between():
     model = create_model(
         "resnet-caps-grid-small", conv_kinds=(6,), hidden_capsules=(8,), hidden_options={"activation": "squash"}

@@ -45,6 +45,7 @@ def capsule_stack(
         hidden_options: further options of the routings below the last layer.
     """
     require_sizes("hidden_capsules", hidden)
+    require_sizes("conv_kinds", conv_kinds)
     if isinstance(routing, nn.Module):
         raise TypeError(
             f"each capsule layer needs a routing of its own: give a name, a class or a factory, got {routing!r}"
