@@ -33,6 +33,7 @@ CONTENTS = {
                 "One longer training <longer/report>",
                 "Fast trainings <fast/runs>",
                 "Accuracy over minutes <fast/minutes>",
+                "Capsules on a grid <grid/runs>",
             ),
             *("The demonstration <bench/demo>", "Equivariance <bench/equivariance>", "Depth <bench/depth>"),
             *("bench/table1", "bench/layer", "bench/scaling", "bench/tiles", "Training speed <bench/train>"),
