@@ -79,6 +79,7 @@ def test_a_closed_terminal_saves_and_ends(tmp_path):
     def take_terminal():
         os.setsid()
         fcntl.ioctl(its, termios.TIOCSCTTY, 0)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
 
     words = [sys.executable, "-m", "paircaps", *command(tmp_path / "run", *LONG)]
     process = subprocess.Popen(words, stdin=its, stdout=its, stderr=its, preexec_fn=take_terminal)
