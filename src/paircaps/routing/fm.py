@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -136,15 +137,12 @@ class FMAgreement(Routing):
 
     def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
         """FM agreement of dense votes, weighted by the children's activations where ``weigh`` says so."""
-        return fm_agreement(
-            votes,
-            self._weight(activation),
-            normalize=self.normalize,
-            halve=self.halve,
-            activation=self.activation,
-            softness=self.softness,
-            linear=self.linear,
-        )
+        return fm_agreement(votes, self._weight(activation), **self._options())
+
+    def _options(self) -> dict[str, Any]:
+        """Options as :func:`paircaps.functional.fm_agreement` takes them."""
+        of_sums = {"halve": self.halve, "activation": self.activation, "linear": self.linear}
+        return {"normalize": self.normalize, "softness": self.softness, **of_sums}
 
     def _weight(self, activation: Tensor | None) -> Tensor | None:
         """Weight of each child, (..., I), or None where all count alike.
@@ -173,15 +171,7 @@ class FMAgreement(Routing):
 
     def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
         """What each child contributed: its part in a_j is ⟨û_i, Σû − û_i⟩ / 2I, half of every pair it is in (E5)."""
-        return fm_evidence(
-            votes,
-            self._weight(activation),
-            normalize=self.normalize,
-            halve=self.halve,
-            activation=self.activation,
-            softness=self.softness,
-            linear=self.linear,
-        )
+        return fm_evidence(votes, self._weight(activation), **self._options())
 
     def extra_repr(self) -> str:
         """Options, for print(model)."""

@@ -230,18 +230,19 @@ class LazyVotes:
         u = self._flat()
         weight = self._folded(u)
         cast_anew = self.streaming is True and torch.is_grad_enabled()
-
-        def route_piece(u: Tensor, weight: Tensor, activation: Tensor | None) -> Capsules:
-            votes = votes_of_images(self._positions_as_images(u), weight, self.transform.rows, self.shape[-2])
-            return agree(votes.reshape(len(u), -1, *votes.shape[2:]), activation)
-
+        route = self._route_piece
         pieces = []
-        flat_activation = None if activation is None else activation.reshape(-1, activation.shape[-1])
-        for images in slices(len(u), tile_images(*self.shape[-3:])):
-            piece = u[images], weight, None if flat_activation is None else flat_activation[images]
-            pieces.append(checkpoint(route_piece, *piece, use_reentrant=False) if cast_anew else route_piece(*piece))
+        flat_activation = None if activation is None else activation.reshape(u.shape[:-1])
+        for images in slices(len(u), max(1, tile_images(*self.shape[-3:]) * len(u) // self._images)):
+            piece = agree, u[images], weight, None if flat_activation is None else flat_activation[images]
+            pieces.append(checkpoint(route, *piece, use_reentrant=False) if cast_anew else route(*piece))
         whole = (torch.cat(parts) for parts in zip(*pieces, strict=True))
         return Capsules(*(self._unflat(part) for part in whole))
+
+    def _route_piece(self, agree: Agree, u: Tensor, weight: Tensor, activation: Tensor | None) -> Capsules:
+        """Route the votes of a few images, from their children, folded weights and the children's activations."""
+        votes = votes_of_images(self._positions_as_images(u), weight, self.transform.rows, self.shape[-2])
+        return agree(votes.reshape(len(u), -1, *votes.shape[2:]), activation)
 
     # --- helpers --------------------------------------------------------------------------------------------------
 

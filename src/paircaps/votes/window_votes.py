@@ -7,13 +7,11 @@ from typing import cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from paircaps._utils.precision import in_full_precision
 from paircaps.functional import Capsules, row_votes
 from paircaps.routing import Routing
 from paircaps.votes.fold_norm import FoldingNorm
-from paircaps.votes.layout import slices, tile_images
 from paircaps.votes.lazy_votes import Agree, LazyVotes, votes_of_images
 from paircaps.votes.operators import vote_statistics, vote_sums
 from paircaps.votes.tiled_sums import SumArguments
@@ -123,27 +121,12 @@ class WindowVotes(LazyVotes):
             total_of_windows(u, self.transform.matrices, self.transform.rows, self.windows, scale, shift)
         )
 
-    def by_image(self, agree: Agree, activation: Tensor | None) -> Capsules:
-        """Route the windows of a few images at a time; see :meth:`LazyVotes.by_image`."""
-        u = self._flat()
-        weight = self._folded(u)
-        cast_anew = self.streaming is True and torch.is_grad_enabled()
-
-        def route_piece(u: Tensor, weight: Tensor, activation: Tensor | None) -> Capsules:
-            windows = self.windows.gather(u)
-            votes = votes_of_images(windows.flatten(0, 2), weight, self.transform.rows, self.shape[-2])
-            votes = self._only_inside(votes.unflatten(0, windows.shape[:3]))
-            piece = WindowVotes(u, self.transform, self.norm, self.windows)
-            return agree(votes, piece.of_children(activation))
-
-        pieces = []
-        flat_activation = None if activation is None else activation.reshape(-1, *activation.shape[-3:])
-        windows_of_an_image = self.parents[0] * self.parents[1]
-        for images in slices(len(u), max(1, tile_images(*self.shape[-3:]) // windows_of_an_image)):
-            piece = u[images], weight, None if flat_activation is None else flat_activation[images]
-            pieces.append(checkpoint(route_piece, *piece, use_reentrant=False) if cast_anew else route_piece(*piece))
-        whole = (torch.cat(parts) for parts in zip(*pieces, strict=True))
-        return Capsules(*(self._unflat(part) for part in whole))
+    def _route_piece(self, agree: Agree, u: Tensor, weight: Tensor, activation: Tensor | None) -> Capsules:
+        """Route the windows of a few images, which are copied out here, so that the backward pass can do it anew."""
+        windows = self.windows.gather(u)
+        votes = votes_of_images(windows.flatten(0, 2), weight, self.transform.rows, self.shape[-2])
+        votes = self._only_inside(votes.unflatten(0, windows.shape[:3]))
+        return agree(votes, WindowVotes(u, self.transform, self.norm, self.windows).of_children(activation))
 
     # --- helpers --------------------------------------------------------------------------------------------------
 
