@@ -10,6 +10,7 @@ at 65504, so large results overflow as they are returned. In float32, votes may 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -35,6 +36,7 @@ __all__ = [
     "agreement_of_sums",
     "dynamic_coupling",
     "dynamic_routing",
+    "dynamic_routing_of_sums",
     "effective_children",
     "em_coupling",
     "em_routing",
@@ -289,6 +291,7 @@ def fm_agreement(
     activation: str = "sum",
     softness: float | Tensor = 0.0,
     linear: float = 0.0,
+    scale: float | Tensor | None = None,
 ) -> Capsules:
     """FM agreement: parents from the pairwise products of their children's votes, in one pass (Algorithm 1).
 
@@ -314,6 +317,7 @@ def fm_agreement(
             a_j = ‖squash(s_j)‖, which the published aff-NIST runs use.
         softness: c of the soft normalisation, where ``normalize`` is true; see :func:`normalize_votes`.
         linear: weight of the sum of the votes beside their pairwise products (E16); see :func:`fm_capsules`.
+        scale: t of the mean agreement (E17); see :func:`fm_capsules`.
 
     Returns:
         Capsules of (..., J, K), (..., J, K) and (..., J); the pose is the direction of s (E6).
@@ -324,7 +328,7 @@ def fm_agreement(
         require_child_activation(weight, votes)
     sums = vote_sums(votes, normalize=normalize, softness=softness, weight=weight)
     children = votes.shape[-3] if weight is None else effective_children(weight)
-    return fm_capsules(*sums, children, halve=halve, activation=activation, linear=linear)
+    return fm_capsules(*sums, children, halve=halve, activation=activation, linear=linear, scale=scale)
 
 
 @in_full_precision
@@ -336,6 +340,7 @@ def fm_capsules(
     halve: bool = True,
     activation: str = "sum",
     linear: float = 0.0,
+    scale: float | Tensor | None = None,
 ) -> Capsules:
     """FM agreement from the two sums over the votes: Algorithm 1 from its second line on.
 
@@ -347,11 +352,16 @@ def fm_capsules(
         activation: see :func:`fm_agreement`.
         linear: weight of Σû, which is added to the agreement (E16): the linear part of a factorization machine, which
             the paper leaves out. A single vote then counts by itself, for a parent or against it.
+        scale: t of the mean agreement, t/n times that of E5 (E17): agreement then does not grow with the number of
+            votes, and votes that agree with nobody take away from it. None leaves it as the paper has it.
 
     Returns:
         Capsules of (..., J, K), (..., J, K) and (..., J).
     """
     s = agreement_of_sums(total, squares, children, halve=halve)  # E5: Alg. 1, line 2
+    if scale is not None:
+        votes = children.clamp_min(ABSENT)[..., None, None] if isinstance(children, Tensor) else children
+        s = s * (scale / votes)  # E17
     if linear:
         s = s + linear * total  # E16
     pose = s / _length(s).clamp_min(ABSENT)  # E6: line 3
@@ -404,6 +414,25 @@ def _dynamic(votes: Tensor, iterations: int) -> tuple[Tensor, Tensor | None]:
         v = squash(torch.einsum("...ij,...ijk->...jk", c, votes))
         agreed = agreed + v
     return v, c
+
+
+def dynamic_routing_of_sums(total: Tensor, coupled: Callable[[Tensor], Tensor], iterations: int = 3) -> Capsules:
+    """Dynamic routing without the votes: each iteration but the first asks for one sum over them.
+
+    Args:
+        total: Σû over the children, (..., J, K), in full precision.
+        coupled: from V, the sum of all outputs so far, (..., J, K), to Σ_i softmax_j(⟨û_ij, V_j⟩) û_ij, (..., J, K).
+        iterations: r, at least 1.
+
+    Returns:
+        Capsules, as :func:`dynamic_routing` returns them.
+    """
+    require_positive(iterations=iterations)
+    v = agreed = uniform_routing(total).s
+    for _ in range(iterations - 1):
+        v = squash(coupled(agreed))
+        agreed = agreed + v
+    return Capsules(v, v, _length(v).squeeze(-1))
 
 
 @in_full_precision

@@ -92,6 +92,21 @@ def test_streaming_windows_is_the_plain_path(routing, options, transform, vote_n
         torch.testing.assert_close(found[0][name], value, rtol=1e-7, atol=1e-8, msg=lambda text, n=name: f"{n} {text}")
 
 
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("options", [{}, {"softness": 0.5, "learn_softness": True, "weigh": "activation"}], ids=str)
+@pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.parametrize("vote_norm", ["pose", "vote", None])
+def test_windows_in_float32_are_near_the_plain_path_in_float64(vote_norm, window, options, monkeypatch):
+    monkeypatch.setattr(grid_sums, "COLUMNS", 40)  # several passes
+    form = {"transform": "vector" if window[1] == 2 else "matrix", "vote_norm": vote_norm, "routing_options": options}
+    plain, layer = conv_layer(window, **form, streaming=False), conv_layer(window, **form, streaming=True).float()
+    u, x = grid(5), torch.rand(5, 6, 7, KINDS, dtype=torch.float64)
+    found = everything(lambda u: layer(u, x.float()), u.float(), layer)
+    for name, value in everything(lambda u: plain(u, x), u, plain).items():
+        error = (found[name] - value).abs().max()
+        assert error <= 1e-4 * value.abs().max(), f"{name} is off by {error:g}"
+
+
 @pytest.mark.parametrize("vote_norm", ["pose", "vote"])
 @pytest.mark.parametrize("streaming", [True, False])
 def test_statistics_are_those_of_all_votes_for_all_places(streaming, vote_norm):

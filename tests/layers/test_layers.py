@@ -157,6 +157,9 @@ def with_length(primary):
     ("call", "words"),
     [
         (lambda: PrimaryCapsules(3, 8, activation="gate"), "'length', 'learned', got 'gate'"),
+        (lambda: PrimaryCapsules(3, 8, sparse=True), 'sparse=True is for activation="learned"'),
+        (lambda: CapsuleLayer((2, 2, 2), 3, start="zero"), "start must be one of 'layer', 'capsule'"),
+        (lambda: CapsuleLayer(8, 3, routing_options={"scale": 0.0}), "scale must be"),
         (lambda: CapsuleLayer(6, 3, pose_dim=8), "square number, got 8 .*4 and 9"),
         (lambda: CapsuleLayer(6, 3, pose_dim=16, in_dim=8), "in_dim=8 and pose_dim=16"),
         (lambda: CapsuleLayer(0, 3), "in_capsules must be at least 1, got 0"),

@@ -33,8 +33,11 @@ def pairwise_agreement(votes):
     return s
 
 
-def fm_agreement(votes, weights=None, normalize=True, halve=True, activation="sum", softness=0.0, linear=0.0):
-    """Algorithm 1; options are those of the published runs, weights (E14), softness (E15) and a linear part (E16)."""
+def fm_agreement(
+    votes, weights=None, normalize=True, halve=True, activation="sum", softness=0.0, linear=0.0, scale=None
+):
+    """Algorithm 1; options are those of the published runs, weights (E14), softness (E15), a linear part (E16), a
+    scale of the mean agreement (E17)."""
     if normalize:
         votes = [
             [[value / math.sqrt(sum(v * v for v in vote) + softness) for value in vote] for vote in child]
@@ -47,6 +50,8 @@ def fm_agreement(votes, weights=None, normalize=True, halve=True, activation="su
         s = [[value * len(votes) / sum(weights) for value in parent] for parent in s]
     if not halve:
         s = [[2 * value for value in parent] for parent in s]
+    if scale is not None:
+        s = [[value * scale / (len(votes) if weights is None else sum(weights)) for value in parent] for parent in s]
     for child in votes:
         s = [[a + linear * v for a, v in zip(*pair, strict=True)] for pair in zip(s, child, strict=True)]
     pose = [[value / math.sqrt(sum(v * v for v in parent)) for value in parent] for parent in s]  # line 3

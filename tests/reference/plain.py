@@ -55,3 +55,31 @@ def margin_loss(activation, present):
 
 def reconstruction_loss(drawn, image):
     return ((drawn - image) ** 2).sum(dim=(-3, -2, -1)).mean()
+
+
+def cast_votes(u, weight, scale=None, shift=None, rows=1, unscaled=0):
+    """All votes, (B, I, J, K), of children (B, I, P·Q), whose last ``unscaled`` weights batch norm does not scale."""
+    u = u.unflatten(-1, (rows, weight.shape[2]))
+    scaled = weight.shape[2] - unscaled
+    votes = torch.einsum("bipq,ijqr->bijpr", u[..., :scaled], weight[:, :, :scaled]).flatten(-2)
+    if scale is not None:
+        votes = votes * scale + shift
+    return votes + torch.einsum("bipq,ijqr->bijpr", u[..., scaled:], weight[:, :, scaled:]).flatten(-2)
+
+
+def vote_sums(votes, softness=None, child_weight=None, normalize=True):
+    """The two sums of FM agreement, Σ x û and Σ (x û)², over the children of (B, I, J, K)."""
+    if normalize:
+        square = votes.square().sum(-1, keepdim=True)
+        if softness is not None:
+            square = square + softness
+        votes = votes / square.clamp(min=1e-24).sqrt()
+    if child_weight is not None:
+        votes = votes * child_weight[:, :, None, None]
+    return votes.sum(1), votes.square().sum(1)
+
+
+def coupled_sums(votes, agreed):
+    """Σ_i softmax_j(⟨v_ij, V_j⟩) v_ij over the children of (B, I, J, K), from V, (B, J, K)."""
+    coupling = (votes * agreed.unsqueeze(1)).sum(-1).softmax(-1)
+    return (coupling.unsqueeze(-1) * votes).sum(1)

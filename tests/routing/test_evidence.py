@@ -18,6 +18,8 @@ ROUTINGS = [
     ("fm", {"softness": 2.0}),
     ("fm", {"weigh": "activation"}),
     ("fm", {"linear": 0.5}),
+    ("fm", {"scale": 3.0}),
+    ("fm", {"scale": 3.0, "weigh": "activation", "activation": "squash", "linear": 0.5}),
     ("fm", {"linear": 0.5, "weigh": "activation", "activation": "squash", "halve": False}),
     ("fm", {"weigh": "activation", "softness": 2.0, "learn_softness": True, "activation": "squash"}),
     ("dynamic", {}),

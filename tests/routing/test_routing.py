@@ -45,6 +45,8 @@ OPTIONS = [
     ("fm", {"linear": 0.5}),
     ("fm", {"linear": 1.0, "weigh": "activation", "softness": 2.0, "activation": "squash"}),
     ("fm", {"weigh": "activation"}),
+    ("fm", {"scale": 3.0}),
+    ("fm", {"scale": 30.0, "weigh": "activation", "activation": "squash", "halve": False}),
     ("fm", {"weigh": "activation", "normalize": False}),
     ("fm", {"weigh": "activation", "softness": 2.0, "activation": "squash"}),
     *(("dynamic", {"iterations": n}) for n in (1, 2, 5)),

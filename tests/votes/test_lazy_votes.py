@@ -11,7 +11,8 @@ from votes.twins import LARGE, twins
 from paircaps import CapsuleLayer, Capsules, DynamicRouting, EMRouting, FMAgreement, create_model
 from paircaps.layers.norms import CapsuleNorm
 from paircaps.routing import Routing, VoteNeeds
-from paircaps.votes import LazyVotes, MatrixVotes, operators, tile_children
+from paircaps.votes import LazyVotes, MatrixVotes, tile_children
+from paircaps.votes.kernels import choice
 
 
 @pytest.fixture
@@ -140,7 +141,7 @@ def test_a_routing_of_ones_own_gets_what_it_needs_and_nothing_more(need, monkeyp
         monkeypatch.setattr(LazyVotes, "dense", None)
     torch.testing.assert_close(layer(u).s, votes.mean(dim=-3))
     assert routing.streams == (need is not VoteNeeds.EVERYTHING)
-    assert routing.by_image == (need is VoteNeeds.IMAGES)
+    assert routing.by_image == (need in (VoteNeeds.IMAGES, VoteNeeds.COUPLED_SUMS))
 
 
 def test_what_is_declared_above_an_overridden_agree_is_not_believed(monkeypatch):
@@ -241,10 +242,9 @@ def test_a_tile_has_at_least_one_child(value):
 
 def test_the_tile_that_was_asked_for_is_used(monkeypatch):
     tiles = []
-    original = operators.tiled_sums
-    monkeypatch.setattr(
-        operators, "tiled_sums", lambda arguments: tiles.append(arguments.tile_size) or original(arguments)
-    )
+    path = choice.PATHS["tiles"]
+    seen = path._replace(sums=lambda arguments: tiles.append(arguments.tile_size) or path.sums(arguments))
+    monkeypatch.setattr(choice, "PATHS", {"tiles": seen})
     CapsuleLayer(8, 10, streaming=True, tile=3)(torch.randn(2, 8, 16))
     CapsuleLayer(8, 10, streaming=True)(torch.randn(2, 8, 16))
     assert tiles == [3, tile_children(2, 10, 16)]

@@ -9,6 +9,8 @@ from votes.twins import FORMS, everything
 from paircaps import CapsuleLayer
 from paircaps.bench.memory import bytes_for_backward
 from paircaps.votes import LazyVotes
+from paircaps.votes.kernels import choice
+from paircaps.votes.kernels.native import library_problem
 
 
 @pytest.fixture
@@ -64,8 +66,11 @@ def test_asked_to_stream_the_rivals_keep_no_votes_for_backward():
         return bytes_for_backward(lambda: layer(u).activation.sum(), layer)
 
     votes = 4 * 48 * 97 * 7 * 16
-    assert kept("auto") > votes
-    assert kept(True) < votes / 4
+    with choice.only("tiles"):
+        assert kept("auto") > votes
+        assert kept(True) < votes / 4
+    if library_problem() is None:  # each pass of the kernel keeps its arguments, the children, and no votes
+        assert kept("auto") < 4 * 4 * 48 * 97 * 16 < votes
 
 
 # --- dynamic routing with one iteration --------------------------------------------------------------------------

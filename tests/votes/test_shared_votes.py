@@ -194,6 +194,36 @@ def test_streaming_a_grid_is_the_plain_path(routing, options, transform, vote_no
         torch.testing.assert_close(found[0][name], value, rtol=1e-8, atol=1e-8, msg=lambda text, n=name: f"{n} {text}")
 
 
+@pytest.mark.usefixtures("path")
+@pytest.mark.parametrize("options", [{}, {"softness": 0.5, "learn_softness": True, "weigh": "activation"}], ids=str)
+@pytest.mark.parametrize("mode", ["add", "learned", None])
+@pytest.mark.parametrize("vote_norm", ["pose", "vote", None])
+@pytest.mark.parametrize("transform", ["matrix", "vector"])
+def test_a_grid_in_float32_is_near_the_plain_path_in_float64(transform, vote_norm, mode, options, monkeypatch):
+    monkeypatch.setattr(grid_sums, "COLUMNS", 40)  # several passes
+    plain = travelled(
+        shared_layer(
+            transform=transform, vote_norm=vote_norm, coordinates=mode, routing_options=options, streaming=False
+        )
+    )
+    layer = CapsuleLayer(
+        (*GRID, KINDS),
+        PARENTS,
+        share="position",
+        transform=transform,
+        vote_norm=vote_norm,
+        coordinates=mode,
+        routing_options=options,
+        streaming=True,
+    )
+    layer.load_state_dict(plain.state_dict())
+    u, x = 1 + children(21), torch.rand(21, *GRID, KINDS, dtype=torch.float64)
+    found = everything(lambda u: layer(u, x.float()), u.float(), layer)
+    for name, value in everything(lambda u: plain(u, x), u, plain).items():
+        error = (found[name] - value).abs().max()
+        assert error <= 1e-4 * value.abs().max(), f"{name} is off by {error:g}"
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [

@@ -26,6 +26,7 @@ def test_streaming_is_the_plain_path(transform, vote_norm, normalize, training):
         )
 
 
+@pytest.mark.usefixtures("path")
 @pytest.mark.parametrize("batch", [1, 8, 129])
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize(("transform", "vote_norm"), FORMS)
@@ -43,6 +44,7 @@ def test_its_rounding_error_is_at_most_twice_the_plain_ones(transform, vote_norm
         assert ours <= 2 * theirs + 2e-7 * largest, name
 
 
+@pytest.mark.usefixtures("path")
 def test_many_tiles_do_not_add_up_rounding_errors():
     layers = [CapsuleLayer(6000, 2, 4, streaming=True, tile=1, vote_norm=None)]
     layers += [copy.deepcopy(layers[0]) for _ in range(2)]
@@ -53,6 +55,7 @@ def test_many_tiles_do_not_add_up_rounding_errors():
     assert ours <= 2 * theirs
 
 
+@pytest.mark.usefixtures("path")
 @pytest.mark.parametrize("vote_norm", ["pose", "vote"])
 @pytest.mark.parametrize("scale", [1e-12, 1e14])
 def test_batch_norm_of_tiny_and_huge_votes(vote_norm, scale):
@@ -66,6 +69,7 @@ def test_batch_norm_of_tiny_and_huge_votes(vote_norm, scale):
         assert ours <= 2 * theirs + 1e-5 * value.abs().max(), name
 
 
+@pytest.mark.usefixtures("path")
 def test_one_child_has_nothing_to_learn():
     """s is zero, and its direction divides by 1e-12: what does not cancel exactly is garbage."""
     u = torch.randn(9, 1, 16, requires_grad=True)
@@ -74,6 +78,7 @@ def test_one_child_has_nothing_to_learn():
     assert u.grad.abs().max() == layer.votes.weight.grad.abs().max() == 0
 
 
+@pytest.mark.usefixtures("path")
 def test_a_training_step_between_forward_and_backward_of_another():
     fast, _ = twins("matrix", "pose")
     u = torch.randn(6, 97, 16, requires_grad=True)
@@ -165,6 +170,7 @@ def test_votes_too_short_to_have_a_direction_are_divided_by_a_constant():
 # --- training and inference, as people run them ---------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("path")
 @pytest.mark.parametrize("vote_norm", ["pose", "vote", None])
 def test_autocast(vote_norm):
     """The plain path casts its votes in bfloat16; tiled sums are computed in float32, and are the more exact."""
@@ -179,6 +185,7 @@ def test_autocast(vote_norm):
         torch.testing.assert_close(found[name], value, rtol=1e-2, atol=1e-3 * value.abs().max().item())
 
 
+@pytest.mark.usefixtures("path")
 @pytest.mark.parametrize("vote_norm", ["pose", "vote", None])
 def test_half_precision_is_better_than_the_plain_path(vote_norm):
     fast, plain = twins("matrix", vote_norm, dtype=torch.bfloat16)
@@ -214,7 +221,7 @@ def test_compiled_by_the_default_compiler_for_children_in_another_order_of_memor
         torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.usefixtures("path", "fresh_compiler")
 def test_compiled_for_a_batch_of_any_size():
     fast, plain = twins("matrix", "pose")
     compiled = torch.compile(fast.eval(), fullgraph=True, backend="aot_eager", dynamic=True)
@@ -223,6 +230,7 @@ def test_compiled_for_a_batch_of_any_size():
         torch.testing.assert_close(compiled(u).s, plain.eval()(u).s, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.usefixtures("path")
 def test_gradients_accumulate():
     fast, plain = twins("matrix", "vote")
     for layer in (fast, plain):
@@ -243,6 +251,7 @@ def test_a_frozen_weight_and_a_frozen_input_get_no_gradient():
     torch.testing.assert_close(fast.norm.weight.grad, plain.norm.weight.grad)
 
 
+@pytest.mark.usefixtures("path")
 def test_without_gradients():
     fast, plain = twins("matrix", "pose")
     u = torch.randn(6, 97, 16)
@@ -253,6 +262,7 @@ def test_without_gradients():
         torch.testing.assert_close(found.s, plain.eval()(u).s, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.usefixtures("path")
 def test_a_second_derivative_is_refused_in_words():
     fast, _ = twins("matrix", "pose")
     u = torch.randn(6, 97, 16, requires_grad=True)

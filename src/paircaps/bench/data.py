@@ -1,12 +1,14 @@
 """Speed of the data loader, in images a second.
 
-Each case is a number of batches of 128 images made by one process with PyTorch's usual threads. Where CIFAR10 or MNIST
-is not on this machine, noise of the same shape takes its place, which costs the loader the same.
+Each case is a number of batches of 128 images made by one process with PyTorch's usual threads; toys are drawn whole,
+two of them in each repeat. Where CIFAR10 or MNIST is not on this machine, noise of the same shape takes its place,
+which costs the loader the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from paircaps._utils.machine import describe_machine, machine_line
 from paircaps.bench.timing import interleaved
@@ -21,8 +23,9 @@ from paircaps.data import (
     StoredDataset,
     load_dataset,
 )
-from paircaps.data.files.locate import Root, find
+from paircaps.data.files.locate import Root, find, user_cache
 from paircaps.data.registry import require_metadata
+from paircaps.data.sources.toys import TOYS_OF_A_SPLIT, ToyDataset
 from paircaps.data.synthetic.dataset import (
     AffineDigits,
     DrawingRule,
@@ -32,10 +35,19 @@ from paircaps.data.synthetic.dataset import (
 )
 from paircaps.data.synthetic.noise import noise_dataset
 from paircaps.data.synthetic.poses import PoseRange
+from paircaps.data.synthetic.toy_views import SIZE
 
 BATCH = 128
-GOALS = {"cifar10, crop and flip": 20_000, "multi-mnist pairs": 10_000}
+GOALS = {"cifar10, crop and flip": 20_000, "multi-mnist pairs": 10_000, "toys, drawn": 1_000}
 """Images a second that the loader should reach on two cores, by case."""
+
+
+class _Case(NamedTuple):
+    """Function that makes images, their number, and where they come from."""
+
+    run: Callable[[], None]
+    images: int
+    dataset: ImageDataset
 
 
 def bench_data(root: Root = None, batches: int = 100, repeats: int = 9, seed: int = 0) -> dict[str, object]:
@@ -56,12 +68,14 @@ def bench_data(root: Root = None, batches: int = 100, repeats: int = 9, seed: in
         "affine-mnist": _synthetic(mnist, AffineDigits((40, 40), PoseRange()), seed),
         "multi-mnist pairs": _synthetic(mnist, OverlappingDigits((36, 36)), seed),
     }
-    timings = interleaved({name: _run(loader, batches) for name, loader in loaders.items()}, repeats)
+    cases = {name: _Case(_run(loader, batches), batches * BATCH, loader.dataset) for name, loader in loaders.items()}
+    cases["toys, drawn"] = _toys()
+    timings = interleaved({name: case.run for name, case in cases.items()}, repeats)
     rows = []
     for name, timing in timings.items():
-        images = batches * BATCH
+        images = cases[name].images
         rate = {"median": images / timing.median, "low": images / timing.high, "high": images / timing.low}
-        rows.append({"case": name, "data": _source(loaders[name].dataset), "goal": GOALS.get(name), **rate})
+        rows.append({"case": name, "data": _source(cases[name].dataset), "goal": GOALS.get(name), **rate})
     return {
         "batch": BATCH,
         "batches": batches,
@@ -110,6 +124,18 @@ def _augmented(dataset: ImageDataset, seed: int, *steps: Augmentation) -> Loader
 def _synthetic(digits: StoredDataset, drawing: DrawingRule, seed: int) -> Loader:
     """Loader of a synthetic dataset that draws new images in every epoch."""
     return Loader(SyntheticDataset(digits.info, digits, drawing, len(digits), fresh=True), BATCH, seed=seed)
+
+
+def _toys() -> _Case:
+    """Drawing of two whole toys, an animal and a truck."""
+    dataset = ToyDataset("train", user_cache(), "images", (SIZE, SIZE))
+    toys = (0, 15)
+
+    def run() -> None:
+        for _ in dataset.drawn(toys):
+            pass
+
+    return _Case(run, len(toys) * len(dataset) // TOYS_OF_A_SPLIT, dataset)
 
 
 def _source(dataset: ImageDataset) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 
 import torch
@@ -12,6 +13,7 @@ from paircaps.layers import CapsuleLayer
 from paircaps.models import create_model, list_models
 from paircaps.models.base import ImageModel
 from paircaps.votes import VectorVotes
+from paircaps.votes.kernels.choice import only
 from paircaps.votes.layout import Layout
 
 
@@ -118,25 +120,41 @@ def registered_shapes() -> dict[LayerShape, list[str]]:
     return shapes
 
 
-def inference_pass(layer: nn.Module, inputs: Tensor) -> Callable[[], object]:
-    """Return a function that runs a forward pass without gradients."""
+def inference_pass(layer: nn.Module, inputs: Tensor, path: str | None = None) -> Callable[[], object]:
+    """Return a function that runs a forward pass without gradients.
+
+    Args:
+        layer: a capsule layer or network.
+        inputs: what it is called with.
+        path: path of the sums, a key of ``votes.kernels.choice.PATHS``; None for the one that is chosen anyway.
+    """
 
     def run() -> None:
-        with torch.inference_mode():
+        with torch.inference_mode(), _on(path):
             layer(inputs)
 
     return run
 
 
-def training_pass(layer: nn.Module, inputs: Tensor) -> Callable[[], object]:
+def training_pass(layer: nn.Module, inputs: Tensor, path: str | None = None) -> Callable[[], object]:
     """Return a function that runs a forward pass and a backward pass from the activations.
 
     Gradients are discarded at the beginning of each run.
+
+    Args:
+        layer: a capsule layer or network.
+        inputs: what it is called with.
+        path: path of the sums; see :func:`inference_pass`.
     """
 
     def run() -> None:
         inputs.grad = None
         layer.zero_grad()
-        layer(inputs).activation.sum().backward()
+        with _on(path):
+            layer(inputs).activation.sum().backward()
 
     return run
+
+
+def _on(path: str | None) -> AbstractContextManager[None]:
+    return nullcontext() if path is None else only(path)

@@ -12,6 +12,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from paircaps.votes.grid_sums import first_pass, vote_flops
+from paircaps.votes.kernels.choice import path_of
+from paircaps.votes.kernels.native import native_memory
 from paircaps.votes.layout import BLOCK_TILES, chunk_parents, tile_children
 from paircaps.votes.tiled_sums import SumArguments, tiled_gradients, tiled_sums
 
@@ -50,7 +52,7 @@ class MetaMemory(TorchDispatchMode):
         if formula is not None:
             self.flops += formula(*args, **(kwargs or {}), out_val=result)
         if func.namespace == "paircaps":
-            self.peak = max(self.peak, self.live + _tile_buffer_bytes(func, args))
+            self.peak = max(self.peak, self.live + _vote_buffer_bytes(func, args))
         if func in (torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default):
             self.peak = max(self.peak, self.live + _convolution_copy_bytes(args, result))
         return result
@@ -81,21 +83,25 @@ def _convolution_copy_bytes(args: tuple[Any, ...], result: Any) -> int:
     return int(BACKWARD_COPIES * max(image.nbytes, grad_output.nbytes))
 
 
-def _tile_buffer_bytes(func: Any, args: tuple[Any, ...]) -> int:
-    """Temporary bytes of the tiled sums over votes.
+def _vote_buffer_bytes(func: Any, args: tuple[Any, ...]) -> int:
+    """Temporary bytes of the sums over votes.
 
     They do not grow with the number of children or parents, so they are counted on the first few of each.
     """
     name = func.overloadpacket.__name__
+    backward = name.endswith("backward")
+    if name.startswith("coupled_sums"):
+        return native_memory(SumArguments(*args[1 + backward :]), backward)
     if not name.startswith("vote_sums"):
         return 0  # vote statistics work on a megabyte at a time
-    backward = name.endswith("backward")
     whole = SumArguments(*(args[2:] if backward else args))
     gradients = args[:2] if backward else ()
     copies = 0
     if whole.shared:  # one pass after the other, whose children and gradients are copies
         whole, gradients = first_pass(whole, gradients)
         copies = sum(part.nbytes for part in (whole.u, whole.child_weight, *gradients) if part is not None)
+    if path_of(whole) == "c":
+        return copies + native_memory(whole, backward)
     layout = whole.layout
     tile = whole.tile or tile_children(layout.batch, layout.parents, layout.pose_dim)
     children = min(layout.children, tile * BLOCK_TILES)
@@ -131,6 +137,8 @@ def _gradient_flops(grad_sum: Tensor, grad_squares: Tensor, *arguments: Any, **_
 
 _FLOPS: dict[Any, Any] = {
     **flop_registry,
+    torch.ops.paircaps.coupled_sums: lambda agreed, *arguments, **_: _sum_flops(*arguments),
+    torch.ops.paircaps.coupled_sums_backward: lambda grad, *rest, **_: _gradient_flops(grad, *rest),
     torch.ops.paircaps.vote_sums: _sum_flops,
     torch.ops.paircaps.vote_sums_backward: _gradient_flops,
 }

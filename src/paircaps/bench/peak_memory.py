@@ -54,6 +54,7 @@ def layer_job(
     train: bool,
     routing: str = "fm",
     streaming: bool | str = "auto",
+    path: str | None = None,
     **options: object,
 ) -> PeakJob:
     """Job that measures a capsule layer alone.
@@ -64,10 +65,11 @@ def layer_job(
         train: whether to measure a forward and backward pass, or a forward pass without gradients.
         routing: name of the routing.
         streaming: whether votes are streamed; ``"auto"`` lets the layer decide.
+        path: path of the sums, a key of ``votes.kernels.choice.PATHS``; None for the one that is chosen anyway.
         options: options of the routing.
     """
     layer = {"shape": asdict(shape), "routing": routing, "streaming": streaming, "options": options}
-    return {"layer": layer, "batch": batch, "train": train}
+    return {"layer": layer, "batch": batch, "train": train, "path": path}
 
 
 def model_job(name: str, arguments: dict[str, object], batch: int, *, train: bool) -> PeakJob:
@@ -101,9 +103,10 @@ def _run(job: PeakJob) -> PeakMemory:
     """Measure one job in this process."""
     module, inputs, small = _build(job)
     prepare = training_pass if job["train"] else inference_pass
-    prepare(*small)()  # warm-up: libraries allocate memory of their own on first use
+    path = job.get("path")
+    prepare(*small, path)()  # warm-up: libraries allocate memory of their own on first use
     small[0].zero_grad()
-    run = prepare(module, inputs)
+    run = prepare(module, inputs, path)
     before = _resident()
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
     run()

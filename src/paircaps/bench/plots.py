@@ -74,7 +74,7 @@ def _extra_megabytes(case: dict[str, Any]) -> float | None:
 
 
 def _lines(axis: Any, points: list[dict[str, Any]], name: str, value: Any, title: str) -> None:
-    """Draw one panel with a line for plain and for streaming votes, both axes logarithmic.
+    """Draw one panel with a line for plain votes, for tiles and for the kernel, both axes logarithmic.
 
     Args:
         axis: where to draw.
@@ -83,7 +83,7 @@ def _lines(axis: Any, points: list[dict[str, Any]], name: str, value: Any, title
         value: function from a case to its vertical value, or None.
         title: title of the panel.
     """
-    for case, colour in (("plain", PLAIN), ("streaming", OURS)):
+    for case, colour in (("plain", PLAIN), ("tiles", FLOOR), ("kernel", OURS)):
         there = [(point[name], value(point["cases"][case])) for point in points if case in point["cases"]]
         there = [(x, y) for x, y in there if y]
         if there:
@@ -102,5 +102,6 @@ def _lines(axis: Any, points: list[dict[str, Any]], name: str, value: Any, title
     axis.set_yticks(marks, [f"{mark:,g}" for mark in marks])
     axis.grid(alpha=0.3)
     axis.tick_params(labelsize=8)
-    axis.legend(fontsize=8)
+    if axis.lines:  # a panel where nothing could be measured has no legend
+        axis.legend(fontsize=8)
     axis.spines[["top", "right"]].set_visible(False)

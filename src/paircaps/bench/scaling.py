@@ -1,6 +1,6 @@
 """Time and memory of FM agreement against the number of children and of classes.
 
-Streaming votes are measured throughout, plain votes where they fit into memory.
+Streaming votes, by tiles and by the kernel, are measured throughout, plain votes where they fit into memory.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from paircaps.bench.layer_shapes import CAPSNET_LAYER, LayerShape, inference_pas
 from paircaps.bench.memory import as_size, available_memory
 from paircaps.bench.peak_memory import can_measure, layer_job, measure_peaks
 from paircaps.bench.timing import interleaved, repeats_within, silent
+from paircaps.votes.kernels.choice import describe_kernels
 
 BATCH = 128
 CHILDREN = (64, 256, 1024, 2048, 4096, 16_384, 65_536)
@@ -25,8 +26,8 @@ FEWER_CHILDREN = 512
 PLAIN_COPIES = 7
 """Upper bound on the memory of plain votes at the peak, in multiples of the votes themselves."""
 
-CASES = {"plain": False, "streaming": True}
-"""Whether votes are streamed, by the name of the case."""
+CASES = {"plain": (False, "tiles"), "tiles": (True, "tiles"), "kernel": (True, "c")}
+"""Whether votes are streamed, and the path of the sums, by the name of the case."""
 
 
 def bench_scaling(
@@ -51,20 +52,22 @@ def bench_scaling(
         "children": [_point(shape, batch, seconds, say) for shape in children],
         "classes": [_point(shape, batch, seconds, say) for shape in classes],
         "machine": describe_machine(),
+        "kernels": describe_kernels(),
     }
 
 
 def _point(shape: LayerShape, batch: int, seconds: float, say: Say) -> dict[str, Any]:
-    """Time and memory of one layer, plain and streaming."""
+    """Time and memory of one layer by each path."""
     say(str(shape))
     fits = PLAIN_COPIES * shape.votes_bytes(batch) < available_memory() / 2
-    cases = [name for name in CASES if fits or name == "streaming"]
+    cases = [name for name, (streaming, _) in CASES.items() if fits or streaming]
     u = shape.random_children(batch)
     runs: dict[str, Callable[[], object]] = {}
     for name in cases:
-        layer = shape.layer("fm", CASES[name])
-        runs[f"{name} forward"] = inference_pass(layer, u)
-        runs[f"{name} training"] = training_pass(layer, u)
+        streaming, path = CASES[name]
+        layer = shape.layer("fm", streaming)
+        runs[f"{name} forward"] = inference_pass(layer, u, path)
+        runs[f"{name} training"] = training_pass(layer, u, path)
     timings = interleaved(runs, repeats_within(runs, seconds), warm_up=0)
     del runs, u  # before memory is measured in another process
     return {
@@ -75,18 +78,18 @@ def _point(shape: LayerShape, batch: int, seconds: float, say: Say) -> dict[str,
             name: {
                 "forward": timings[f"{name} forward"].in_milliseconds(),
                 "training": timings[f"{name} training"].in_milliseconds(),
-                "extra_bytes": _extra_bytes(shape, batch, CASES[name]),
+                "extra_bytes": _extra_bytes(shape, batch, *CASES[name]),
             }
             for name in cases
         },
     }
 
 
-def _extra_bytes(shape: LayerShape, batch: int, streaming: bool) -> int | None:
+def _extra_bytes(shape: LayerShape, batch: int, streaming: bool, path: str) -> int | None:
     """Peak memory of a forward and backward pass beyond inputs, weights and gradients; None if unknown here."""
     if not can_measure():
         return None
-    (peak,) = measure_peaks([layer_job(shape, batch, train=True, streaming=streaming)])
+    (peak,) = measure_peaks([layer_job(shape, batch, train=True, streaming=streaming, path=path)])
     return peak.extra
 
 
@@ -102,7 +105,7 @@ def as_markdown(result: dict[str, Any]) -> str:
         "and the peak of a forward and backward pass beyond inputs, weights and their gradients, in another "
         "process. "
         f"The plain path is left out where {PLAIN_COPIES} times its votes are over half of the memory that is free. "
-        f"{machine_line(result['machine'])}.",
+        f"{result['kernels']}. {machine_line(result['machine'])}.",
     ]
     for axis, title in (
         ("children", "Children, for 10 classes"),
@@ -112,9 +115,9 @@ def as_markdown(result: dict[str, Any]) -> str:
             "",
             f"## {title}",
             "",
-            f"| {axis} | votes | forward, ms: plain | streaming | forward and backward, ms: plain | streaming | "
-            "extra memory: plain | streaming |",
-            "|---|---|---|---|---|---|---|---|",
+            f"| {axis} | votes | forward, ms: plain | tiles | kernel | "
+            "forward and backward, ms: plain | tiles | kernel | extra memory: plain | tiles | kernel |",
+            f"|{'---|' * 11}",
         ]
         for point in result[axis]:
             cells = [_cell(point, kind, case) for kind in ("forward", "training", "extra_bytes") for case in CASES]

@@ -19,7 +19,7 @@ BATCH = 128
 TILES = (4, 8, 16, 32, 48, 64, 128)
 """Children in a tile."""
 
-BATCHES = (4, 8, 16, 32, 64, 128)
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 SHAPES = (CAPSNET_LAYER, replace(CAPSNET_LAYER, in_capsules=512), LayerShape(64, 32, 16, 16, "matrix", "pose"))
 
 Runs = dict[str, Callable[[], object]]
@@ -50,7 +50,8 @@ def _time_tiles(repeats: int, say: Say) -> list[dict[str, Any]]:
     for tile in TILES:
         layer = CAPSNET_LAYER.layer("fm", True)
         layer.tile = tile
-        runs[f"{tile} forward"], runs[f"{tile} training"] = inference_pass(layer, u), training_pass(layer, u)
+        runs[f"{tile} forward"] = inference_pass(layer, u, "tiles")
+        runs[f"{tile} training"] = training_pass(layer, u, "tiles")
     timings = interleaved(runs, repeats)
     return [
         {
@@ -64,16 +65,19 @@ def _time_tiles(repeats: int, say: Say) -> list[dict[str, Any]]:
 
 
 def _time_batch(shape: LayerShape, batch: int, repeats: int, say: Say) -> dict[str, Any]:
-    """Time of streaming votes over that of plain votes, of one layer and batch."""
+    """Time of streaming votes, by tiles and by the kernel, over that of plain votes, of one layer and batch."""
     say(f"{batch} images through {shape}")
     u = shape.random_children(batch)
     runs: Runs = {}
-    for name, streaming in (("streaming", True), ("plain", False)):
+    for name, streaming, path in (("kernel", True, "c"), ("tiles", True, "tiles"), ("plain", False, "tiles")):
         layer = shape.layer("fm", streaming)
-        runs[f"{name} forward"], runs[f"{name} training"] = inference_pass(layer, u), training_pass(layer, u)
+        runs[f"{name} forward"] = inference_pass(layer, u, path)
+        runs[f"{name} training"] = training_pass(layer, u, path)
     timings = interleaved(runs, repeats)
     ratios = {
-        kind: ratio(timings[f"streaming {kind}"], timings[f"plain {kind}"]).median for kind in ("forward", "training")
+        f"{path} {kind}": ratio(timings[f"{path} {kind}"], timings[f"plain {kind}"]).median
+        for path in ("tiles", "kernel")
+        for kind in ("forward", "training")
     }
     return {"layer": str(shape), "batch": batch, "votes_bytes": shape.votes_bytes(batch), **ratios}
 
@@ -101,12 +105,12 @@ def as_markdown(result: dict[str, Any]) -> str:
         "",
         "Streaming over plain, both forced; the plain path is faster above 1:",
         "",
-        "| layer | images | votes | forward | forward and backward |",
-        "|---|---|---|---|---|",
+        "| layer | images | votes | tiles: forward | and backward | kernel: forward | and backward |",
+        "|---|---|---|---|---|---|---|",
     ]
     for row in result["batches"]:
         lines.append(
-            f"| {row['layer']} | {row['batch']} | {as_size(row['votes_bytes'])} | {row['forward']:.2f} | "
-            f"{row['training']:.2f} |"
+            f"| {row['layer']} | {row['batch']} | {as_size(row['votes_bytes'])} | {row['tiles forward']:.2f} | "
+            f"{row['tiles training']:.2f} | {row['kernel forward']:.2f} | {row['kernel training']:.2f} |"
         )
     return "\n".join(lines) + "\n"

@@ -28,6 +28,7 @@ class TrainStep:
         labels: classes, (B,) or (B, D).
         originals: images that reconstructions are compared with.
         half: half precision of autocast, or None for that of the weights.
+        mask_source: where each class is, for a network that learns masks; None where that is not known.
     """
 
     objective: Objective
@@ -36,11 +37,13 @@ class TrainStep:
     labels: Tensor
     originals: Tensor
     half: torch.dtype | None = None
+    mask_source: Tensor | None = None
 
     def forward(self) -> Tensor:
         """Return the mean loss of the batch."""
         with self._autocast():
-            return self.objective(self.images, self.labels, self.originals).loss / len(self.images)
+            losses = self.objective(self.images, self.labels, self.originals, self.mask_source)
+            return losses.loss / len(self.images)
 
     def _autocast(self) -> AbstractContextManager[object]:
         """Context of the precision, which the backward pass then keeps."""
@@ -67,4 +70,5 @@ def train_step(recipe: Recipe, objective: Objective, batch: Batch) -> TrainStep:
     images = batch.images.contiguous(memory_format=layout)
     optimiser = create_optimiser(recipe.optimiser, objective.network)
     half = HALF.get(recipe.train.precision)
-    return TrainStep(objective, optimiser, images, batch.targets, batch.reconstruction_target, half)
+    _, labels, originals, *_ = batch.learned
+    return TrainStep(objective, optimiser, images, labels, originals, half, batch.mask_source)

@@ -103,6 +103,14 @@ def run_tiles(options: argparse.Namespace) -> int:
     return show_result(tiles.bench_tiles(options.repeats, _say), tiles.as_markdown, options)
 
 
+def run_triton(options: argparse.Namespace) -> int:
+    """Compile the kernels for graphics cards, and predict their least times."""
+    from paircaps.bench import triton
+
+    require_places(options.out)
+    return show_result(triton.bench_triton(_say), triton.as_markdown, options)
+
+
 def run_busy(options: argparse.Namespace) -> int:
     """Time a short training on a quiet and on a busy machine."""
     from paircaps.bench import busy

@@ -10,6 +10,7 @@ import torch
 from paircaps._utils.extras import EXTRAS, missing_packages
 from paircaps._utils.machine import describe_machine
 from paircaps._utils.text_tables import column_widths, text_line
+from paircaps.votes.kernels.choice import kernels
 
 
 def run(options: argparse.Namespace) -> int:
@@ -18,6 +19,7 @@ def run(options: argparse.Namespace) -> int:
         **describe_machine(),
         "system": platform.platform(),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+        **{f"kernel {kernel.name}": f"{'used' if kernel.runs else 'not used'}: {kernel.why}" for kernel in kernels()},
         **{f"extra {extra}": _state(extra) for extra in EXTRAS},
     }
     rows = [(name, str(value)) for name, value in facts.items()]

@@ -60,6 +60,8 @@ class CapsuleLayer(nn.Module):
         coordinates: where positions share their matrices, ``"add"`` adds the row and the column of a child's position,
             from 0 to 4, to two entries of its votes after their batch norm; ``"learned"`` adds them with learned
             weights to all entries; None leaves them out.
+        start: size of the first vote matrices, ``"layer"`` or ``"capsule"``; see
+            :func:`paircaps.votes.create_transform`.
         norm_momentum: weight of a new batch in the running statistics of the batch norm.
     """
 
@@ -78,6 +80,7 @@ class CapsuleLayer(nn.Module):
         tile: int | None = None,
         share: str | None = None,
         coordinates: str | None = None,
+        start: str = "layer",
         norm_momentum: float = MOMENTUM,
     ) -> None:
         super().__init__()
@@ -99,7 +102,8 @@ class CapsuleLayer(nn.Module):
         self.in_dim = pose_dim if in_dim is None else in_dim
         positions = None if self.grid is None or share is None else self.grid[0] * self.grid[1]
         voters = children if self.grid is None or share is None else self.grid[2]
-        self.votes = create_transform(transform, voters, out_capsules, self.in_dim, pose_dim, positions, coordinates)
+        sizes = (voters, out_capsules, self.in_dim, pose_dim)
+        self.votes = create_transform(transform, *sizes, positions, coordinates, start)
         self.norm = create_vote_norm(vote_norm, voters, out_capsules, pose_dim, norm_momentum)
         self.routing = build_routing(routing, out_capsules, routing_options, streaming)
 

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from paircaps._utils.checks import (
     height_and_width,
+    require_bool,
     require_choice,
     require_not_negative,
     require_positive,
@@ -21,6 +22,10 @@ PRIMARY_NORMS = ("pose", "channel", "capsule", None)
 
 PRIMARY_ACTIVATIONS = ("length", "learned")
 """Values of ``activation``: the length of a capsule, or a convolution of its values, batch norm and a sigmoid."""
+
+
+SPARSE_START = (2.0, -2.0)
+"""Gain and bias of the batch norm of learned activations that begin sparse: about one in six then is above a half."""
 
 
 class PrimaryCapsules(nn.Module):
@@ -48,6 +53,7 @@ class PrimaryCapsules(nn.Module):
             (``"capsule"``), or None.
         activation: ``"length"``, the length of a capsule after the squash, ‖x‖² / (1 + ‖x‖²), as in the paper; or
             ``"learned"``: a 1×1 convolution of each capsule's own values, batch norm and a sigmoid.
+        sparse: whether learned activations begin sparse: most capsules see nothing until they have learned to.
         any_size: whether feature maps of other sizes are taken too; not with a norm of every capsule.
         norm_momentum: weight of a new batch in the running statistics of the batch norm.
     """
@@ -65,6 +71,7 @@ class PrimaryCapsules(nn.Module):
         bias: bool = False,
         norm: str | None = "pose",
         activation: str = "length",
+        sparse: bool = False,
         any_size: bool = False,
         norm_momentum: float = MOMENTUM,
     ) -> None:
@@ -74,6 +81,9 @@ class PrimaryCapsules(nn.Module):
         require_not_negative(padding=padding)
         require_choice("norm", norm, PRIMARY_NORMS)
         require_choice("activation", activation, PRIMARY_ACTIVATIONS)
+        require_bool(sparse=sparse)
+        if sparse and activation != "learned":
+            raise ValueError(f'sparse=True is for activation="learned", got {activation!r}')
         if any_size and norm == "capsule":
             raise ValueError("any_size needs a norm that is the same at all positions: 'pose', 'channel' or None")
         in_size = height_and_width("in_size", in_size)
@@ -100,11 +110,13 @@ class PrimaryCapsules(nn.Module):
             self.norm = CapsuleNorm((*counts[norm], pose_dim), norm_momentum)
         self.presence = None
         if activation == "learned":
+            norm_of_presence = nn.BatchNorm2d(groups, eps=EPS, momentum=norm_momentum)
             self.presence = nn.Sequential(
-                nn.Conv2d(groups * pose_dim, groups, 1, groups=groups, bias=False),
-                nn.BatchNorm2d(groups, eps=EPS, momentum=norm_momentum),
-                nn.Sigmoid(),
+                nn.Conv2d(groups * pose_dim, groups, 1, groups=groups, bias=False), norm_of_presence, nn.Sigmoid()
             )
+            if sparse:
+                for values, start in zip(norm_of_presence.parameters(), SPARSE_START, strict=True):  # gain, bias
+                    nn.init.constant_(values, start)
 
     def forward(self, features: Tensor) -> Capsules:
         """Capsules of feature maps.

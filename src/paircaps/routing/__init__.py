@@ -23,6 +23,7 @@ __all__ = [
     "SumOptions",
     "VoteNeeds",
     "create_routing",
+    "fold_options",
     "grid_options",
     "is_routing",
     "list_routings",
@@ -77,6 +78,19 @@ def grid_options(name: str | RoutingFactory) -> dict[str, object]:
     """
     factory = name if callable(name) else _ROUTINGS.factory(name)
     return dict(getattr(factory, "grid_options", {}))
+
+
+def fold_options(name: str | RoutingFactory) -> dict[str, object]:
+    """Further options with which a routing suits a layer that folds a fine grid; see :attr:`Routing.fold_options`.
+
+    >>> fold_options("fm")
+    {'scale': 30.0}
+
+    Args:
+        name: a registered name, or a factory that is not registered.
+    """
+    factory = name if callable(name) else _ROUTINGS.factory(name)
+    return dict(getattr(factory, "fold_options", {}))
 
 
 def create_routing(name: str | RoutingFactory, out_capsules: int, **options: object) -> nn.Module:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import ClassVar, NamedTuple
 
@@ -44,6 +44,10 @@ class VoteNeeds(Enum):
 
     IMAGES = "images"
     """Dense votes of a few images at a time, for :meth:`Routing.agree`; images are routed independently."""
+
+    COUPLED_SUMS = "coupled sums"
+    """Σû and Σ_i softmax_j(⟨û_ij, V_j⟩) û_ij for any V, for :meth:`Routing.agree_on_coupled`; where no kernel computes
+    these, dense votes of a few images, for :meth:`Routing.agree`."""
 
     SUMS = "sums"
     """Σû and Σû² over the children, for :meth:`Routing.agree_on_sums`."""
@@ -91,6 +95,9 @@ class Routing(nn.Module, ABC):
     grid_options: ClassVar[Mapping[str, object]] = {}
     """Options that suit capsules on a grid, most of which see nothing; models with a grid start from them."""
 
+    fold_options: ClassVar[Mapping[str, object]] = {}
+    """Further options that suit a layer which folds a fine grid, whose parents hear hundreds of children."""
+
     def __init__(self, out_capsules: int) -> None:
         super().__init__()
         require_positive(out_capsules=out_capsules)
@@ -113,8 +120,8 @@ class Routing(nn.Module, ABC):
 
     @property
     def by_image(self) -> bool:
-        """Whether the routing does without them by taking a few images at a time."""
-        return self.needs is VoteNeeds.IMAGES
+        """Whether the routing does without them by taking a few images at a time, at least where no kernel runs."""
+        return self.needs in (VoteNeeds.IMAGES, VoteNeeds.COUPLED_SUMS)
 
     def forward(self, votes: Tensor, activation: Tensor | None = None) -> Capsules:
         """Check the shapes of dense votes and route them by :meth:`agree`.
@@ -206,6 +213,15 @@ class Routing(nn.Module, ABC):
             children: I, the number of votes in the sum.
         """
         raise NotImplementedError(f"{type(self).__name__} declares {self.needs} and has no agree_on_total()")
+
+    def agree_on_coupled(self, total: Tensor, coupled: Callable[[Tensor], Tensor]) -> Capsules:
+        """The result of :meth:`agree` from sums of coupled votes, for a routing that needs no more.
+
+        Args:
+            total: Σû over the children, (..., J, K).
+            coupled: from V, (..., J, K), to Σ_i softmax_j(⟨û_ij, V_j⟩) û_ij, (..., J, K).
+        """
+        raise NotImplementedError(f"{type(self).__name__} declares {self.needs} and has no agree_on_coupled()")
 
     def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
         """What each child contributed to each parent; a routing may go without it, and is then not explained.

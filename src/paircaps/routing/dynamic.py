@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from paircaps._utils.precision import full_precision
-from paircaps.functional import ABSENT, Capsules, dynamic_coupling, dynamic_routing, squash, uniform_routing
+from paircaps.functional import (
+    ABSENT,
+    Capsules,
+    dynamic_coupling,
+    dynamic_routing,
+    dynamic_routing_of_sums,
+    squash,
+    uniform_routing,
+)
 from paircaps.routing.base import Routing, VoteNeeds, require_iterations
 from paircaps.routing.evidence import Evidence
 
@@ -50,12 +60,16 @@ class DynamicRouting(Routing):
 
     @property
     def needs(self) -> VoteNeeds:
-        """One iteration needs the sum of the votes alone; more go over all votes of an image again and again."""
-        return VoteNeeds.TOTAL if self.iterations == 1 else VoteNeeds.IMAGES
+        """One iteration needs the sum of the votes alone; each further one needs a sum of votes coupled to parents."""
+        return VoteNeeds.TOTAL if self.iterations == 1 else VoteNeeds.COUPLED_SUMS
 
     def agree_on_total(self, total: Tensor, children: int) -> Capsules:
         """One iteration: the coupling is 1/J for every child, so s is the sum of the votes divided by J, squashed."""
         return uniform_routing(total)
+
+    def agree_on_coupled(self, total: Tensor, coupled: Callable[[Tensor], Tensor]) -> Capsules:
+        """Dynamic routing with a pass over the votes for each iteration but the first."""
+        return dynamic_routing_of_sums(total, coupled, self.iterations)
 
     def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
         """What each child contributed: with the coupling c of the last iteration, its part in ‖s‖² is ⟨c_i û_i, s⟩."""

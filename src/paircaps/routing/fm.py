@@ -1,4 +1,4 @@
-"""FM agreement: one pass, no iteration, and no parameters unless the softness is learned."""
+"""FM agreement: one pass, no iteration, and no parameters but a learned softness or a scale, where it has one."""
 
 from __future__ import annotations
 
@@ -29,6 +29,9 @@ MOST_SOFTNESS = 1e12
 MOST_LINEAR = 1e6
 """Largest weight of the linear part."""
 
+SCALES = (1e-6, 1e6)
+"""Least and largest scale of the mean agreement to begin with."""
+
 FM_WEIGHTS = ("activation", None)
 """Values of ``weigh``: votes count as much as their child is active, or all alike."""
 
@@ -43,6 +46,7 @@ def fm_evidence(
     activation: str,
     softness: float | Tensor = 0.0,
     linear: float = 0.0,
+    scale: float | Tensor | None = None,
 ) -> Evidence:
     """Evidence of FM agreement: the part of a pair (i, k) in a_j is ⟨û_i, û_k⟩ / I; a linear part is that of i alone.
 
@@ -53,7 +57,7 @@ def fm_evidence(
     votes = votes.to(full_precision(votes.dtype))
     weight = None if weight is None else weight.to(votes.dtype)
     softness = softness.detach() if isinstance(softness, Tensor) else softness
-    options = {"normalize": normalize, "halve": halve, "activation": activation, "linear": linear}
+    options = {"normalize": normalize, "halve": halve, "activation": activation, "linear": linear, "scale": scale}
     capsules = fm_agreement(votes, weight, softness=softness, **options)
     # the votes that are multiplied, and their number
     votes = normalize_votes(votes, softness) if normalize else votes
@@ -68,6 +72,8 @@ def fm_evidence(
         metric = capsules.pose * (capsules.activation / length).unsqueeze(-1)
     alone = torch.einsum("...ijk,...jk->...ij", votes, metric) * linear
     metric = metric * ((1 if halve else 2) / children)
+    if scale is not None:
+        metric = metric * (scale / children)
     others = votes.sum(dim=-3, keepdim=True) - votes
     share = torch.einsum("...ijk,...ijk,...jk->...ij", votes, others, metric) / 2
     return Evidence(share + alone, None, votes, metric)
@@ -91,9 +97,12 @@ class FMAgreement(Routing):
             machine, with which a vote counts by itself too. Zero leaves it out, as the paper does.
         weigh: ``"activation"`` multiplies the votes of each child by its activation, and divides by the sum of these
             where the paper divides by I; None lets all votes count alike, as in the paper.
+        scale: t of the mean agreement of all pairs of votes, which does not grow with their number (E17); it is
+            learned, from this number on. None takes their sum divided by I, as in the paper.
     """
 
     grid_options = MappingProxyType({"weigh": "activation"})
+    fold_options = MappingProxyType({"scale": 30.0})
 
     def __init__(
         self,
@@ -106,6 +115,7 @@ class FMAgreement(Routing):
         learn_softness: bool = False,
         linear: float = 0.0,
         weigh: str | None = None,
+        scale: float | None = None,
     ) -> None:
         super().__init__(out_capsules)
         require_bool(normalize=normalize, halve=halve, learn_softness=learn_softness)
@@ -113,6 +123,8 @@ class FMAgreement(Routing):
         require_choice("weigh", weigh, FM_WEIGHTS)
         require_within("softness", softness, 0, MOST_SOFTNESS)
         require_within("linear", linear, 0, MOST_LINEAR)
+        if scale is not None:
+            require_within("scale", scale, *SCALES)
         if softness and not normalize:
             raise ValueError(f"softness={softness} is for votes that are normalised, which normalize=False turns off")
         if learn_softness and not softness:
@@ -124,11 +136,20 @@ class FMAgreement(Routing):
         self.weigh = weigh
         self.initial_softness = float(softness)
         self.log_softness = nn.Parameter(torch.tensor(math.log(softness))) if learn_softness else None
+        self.initial_scale = scale
+        self.log_scale = None if scale is None else nn.Parameter(torch.zeros(()))  # of t over its first value
 
     @property
     def softness(self) -> float | Tensor:
         """The c of the soft normalisation, a number, or a tensor where it is learned."""
         return self.initial_softness if self.log_softness is None else self.log_softness.exp()
+
+    @property
+    def scale(self) -> Tensor | None:
+        """The t of the mean agreement, or None where agreement is a sum."""
+        if self.initial_scale is None or self.log_scale is None:
+            return None
+        return self.initial_scale * self.log_scale.exp()
 
     @property
     def bounded(self) -> bool:
@@ -141,8 +162,11 @@ class FMAgreement(Routing):
 
     def _options(self) -> dict[str, Any]:
         """Options as :func:`paircaps.functional.fm_agreement` takes them."""
-        of_sums = {"halve": self.halve, "activation": self.activation, "linear": self.linear}
-        return {"normalize": self.normalize, "softness": self.softness, **of_sums}
+        return {"normalize": self.normalize, "softness": self.softness, **self._options_of_sums()}
+
+    def _options_of_sums(self) -> dict[str, Any]:
+        """Options as :func:`paircaps.functional.fm_capsules` takes them."""
+        return {"halve": self.halve, "activation": self.activation, "linear": self.linear, "scale": self.scale}
 
     def _weight(self, activation: Tensor | None) -> Tensor | None:
         """Weight of each child, (..., I), or None where all count alike.
@@ -166,8 +190,7 @@ class FMAgreement(Routing):
 
     def agree_on_sums(self, total: Tensor, squares: Tensor, children: int | Tensor) -> Capsules:
         """FM agreement from the sums over the votes: Algorithm 1 of the paper from its second line on."""
-        options = {"halve": self.halve, "activation": self.activation, "linear": self.linear}
-        return fm_capsules(total, squares, children, **options)
+        return fm_capsules(total, squares, children, **self._options_of_sums())
 
     def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
         """What each child contributed: its part in a_j is ⟨û_i, Σû − û_i⟩ / 2I, half of every pair it is in (E5)."""
@@ -183,4 +206,5 @@ class FMAgreement(Routing):
             value = f"{softness.item():g}, learned" if isinstance(softness, Tensor) else f"{softness:g}"
             chosen += f", softness={value}"
         chosen += f", linear={self.linear:g}" if self.linear else ""
+        chosen += f", scale={self.scale.item():g}, learned" if self.scale is not None else ""
         return chosen if self.weigh is None else f"{chosen}, weigh={self.weigh!r}"

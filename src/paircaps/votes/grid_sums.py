@@ -3,7 +3,7 @@
 Two layers have such children. With ``share="position"``, all positions of the grid vote for the same parents with the
 same weights. In a convolutional capsule layer, parents hear a window of positions, and each place in the window has
 weights of its own. Either way many children are multiplied by the same matrices, so positions are treated as images:
-a pass takes a part of the grid, casts its votes by :mod:`tiled_sums` as if every position were an image, and adds the
+a pass takes a part of the grid, casts its votes as if every position were an image, and adds the
 results to the sums of the parents. A window slides by adding to other parents, and is never copied out as a whole:
 memory is that of one pass, however large the grid is.
 """
@@ -17,12 +17,14 @@ import torch
 from torch import Tensor
 
 from paircaps._utils.precision import full_precision
-from paircaps.votes.layout import slices, sum_precision
-from paircaps.votes.tiled_sums import SumArguments, SumGradients, tiled_gradients, tiled_sums
+from paircaps.votes.kernels.choice import gradients_of, sums_of
+from paircaps.votes.layout import pass_columns, slices, sum_precision
+from paircaps.votes.tiled_sums import SumArguments, SumGradients
 from paircaps.votes.windows import Windows
 
 COLUMNS = 1024
-"""Images times positions of a pass: enough for long vectors, few enough that several kinds of children fit a tile."""
+"""Images times positions of a pass on a processor: enough for long vectors, few enough that several kinds of children
+fit a tile."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ def grid_sums(arguments: SumArguments) -> tuple[Tensor, Tensor]:
     total, squares = (torch.zeros((*shape, *pose), dtype=precise, device=arguments.u.device) for _ in range(2))
     for part in passes:
         some, grid = _arguments_of(arguments, part)
-        for whole, sums in zip((total, squares), tiled_sums(some), strict=True):
+        for whole, sums in zip((total, squares), sums_of(some), strict=True):
             sums = sums.view(*grid, *pose)
             if part.parents is None:
                 whole += sums.sum(1)
@@ -84,7 +86,7 @@ def grid_gradients(arguments: SumArguments, grad_sum: Tensor, grad_squares: Tens
     views[0], views[5] = _grid(arguments, found[0]), _grid(arguments, found[5])
     for part in passes:
         some, grid = _arguments_of(arguments, part)
-        gradients = tiled_gradients(some, *(_of_parents(grad, part, grid) for grad in (grad_sum, grad_squares)))
+        gradients = gradients_of(some, *(_of_parents(grad, part, grid) for grad in (grad_sum, grad_squares)))
         for whole, of_part, name in zip(views, gradients, SumGradients._fields, strict=True):
             if whole is None or of_part is None:
                 continue
@@ -113,13 +115,15 @@ def _plan(arguments: SumArguments) -> tuple[tuple[int, ...], Iterator[Pass]]:
     kinds = len(arguments.weight)
     if arguments.window is None:
         batch, children, _ = arguments.u.shape
-        size = max(1, COLUMNS // max(1, batch))
+        columns = pass_columns(batch * children // kinds, COLUMNS, arguments.u.device.type)
+        size = max(1, columns // max(1, batch))
         every = slice(None)
         return (batch,), (Pass((every, some), slice(0, kinds), None) for some in slices(children // kinds, size))
     windows = Windows(*arguments.window)
     batch, height, width, kinds, _ = arguments.u.shape
     parents = windows.parents(height, width)
-    rows = max(1, COLUMNS // max(1, batch * parents[1]))
+    columns = pass_columns(batch * parents[0] * parents[1], COLUMNS, arguments.u.device.type)
+    rows = max(1, columns // max(1, batch * parents[1]))
     return (batch, *parents), (
         Pass((slice(None), *shift.children), _of_place(shift.place, kinds), (slice(None), *shift.parents))
         for shift in windows.shifts(height, width, rows)

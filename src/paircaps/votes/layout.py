@@ -18,6 +18,16 @@ from paircaps._utils.precision import full_precision
 TILE_BYTES = 5 << 19
 """Bytes of the votes of one tile, 2.5 MB: two or three such buffers are in use at once and should fit a CPU's cache."""
 
+LAUNCHED_TILES = 16
+"""Tiles of a layer on a graphics card, if its children and parents divide evenly into so many.
+
+Each operation on a tile is a launch of its own there, which takes as long as the work on 2.5 MB; so a tile is a fixed
+share of all votes. The buffers of a pass are two or three tiles: at most a fifth of the votes.
+"""
+
+LAUNCHED_PASSES = 4
+"""Passes over a grid on a graphics card, at most, for each place in a window."""
+
 IMAGE_BYTES = 4 << 20
 """Bytes of the votes of a few images, for a routing that reads all votes of an image several times."""
 
@@ -60,30 +70,67 @@ class Layout:
         return self.rows * self.columns
 
     @property
+    def votes_bytes(self) -> int:
+        """Bytes of all votes in float32."""
+        return 4 * self.batch * self.children * self.parents * self.pose_dim
+
+    @property
     def product_flops(self) -> int:
         """Number of multiplications and additions that cast all votes once."""
         return 2 * self.batch * self.children * self.parents * self.rows * self.inner * self.columns
 
-    def parent_chunks(self) -> Iterator[slice]:
-        """All parents, in chunks that leave room for several children in a tile."""
-        yield from slices(self.parents, chunk_parents(self.batch, self.pose_dim))
+    def parent_chunks(self, device: str = "cpu") -> Iterator[slice]:
+        """All parents, in chunks that leave room for several children in a tile.
+
+        Args:
+            device: type of the device.
+        """
+        yield from slices(self.parents, chunk_parents(self.batch, self.pose_dim, self.tile_bytes(device)))
+
+    def tile_children(self, device: str = "cpu") -> int:
+        """Number of children in a tile, at least one.
+
+        Args:
+            device: type of the device.
+        """
+        return tile_children(self.batch, self.parents, self.pose_dim, self.tile_bytes(device))
+
+    def tile_bytes(self, device: str = "cpu") -> int:
+        """Bytes of the votes of one tile: what fits the cache, or on a graphics card a share of all votes.
+
+        Args:
+            device: type of the device.
+        """
+        return max(TILE_BYTES, -(-self.votes_bytes // LAUNCHED_TILES)) if device == "cuda" else TILE_BYTES
 
 
-def chunk_parents(batch: int, pose_dim: int) -> int:
+def chunk_parents(batch: int, pose_dim: int, size: int = TILE_BYTES) -> int:
     """Parents in a chunk: as many as leave room for ``LEAST_CHILDREN`` in a tile, at least one."""
-    return max(1, TILE_BYTES // (4 * max(1, batch) * pose_dim * LEAST_CHILDREN))
+    return max(1, size // (4 * max(1, batch) * pose_dim * LEAST_CHILDREN))
 
 
-def tile_children(batch: int, parents: int, pose_dim: int) -> int:
+def tile_children(batch: int, parents: int, pose_dim: int, size: int = TILE_BYTES) -> int:
     """Number of children in a tile: as many as cast 2.5 MiB of float32 votes, at least one.
 
     Args:
         batch: number of images.
         parents: J, the number of parents.
         pose_dim: K of a vote.
+        size: bytes of a tile, if they are others.
     """
-    parents = min(parents, chunk_parents(batch, pose_dim))
-    return max(1, TILE_BYTES // (4 * max(1, batch) * parents * pose_dim))
+    parents = min(parents, chunk_parents(batch, pose_dim, size))
+    return max(1, size // (4 * max(1, batch) * parents * pose_dim))
+
+
+def pass_columns(columns: int, least: int, device: str) -> int:
+    """Images times positions of a pass over a grid of children that share weights.
+
+    Args:
+        columns: images times positions of the whole grid.
+        least: those of a pass on a processor.
+        device: type of the device.
+    """
+    return max(least, -(-columns // LAUNCHED_PASSES)) if device == "cuda" else least
 
 
 def tile_images(children: int, parents: int, pose_dim: int) -> int:

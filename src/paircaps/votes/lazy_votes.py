@@ -19,7 +19,7 @@ from paircaps.functional import Capsules, effective_children
 from paircaps.routing import Routing, VoteNeeds
 from paircaps.votes.fold_norm import FoldingNorm, ScaleAndShift, fold_weights
 from paircaps.votes.layout import TILE_BYTES, slices, tile_images
-from paircaps.votes.operators import vote_statistics, vote_sums
+from paircaps.votes.operators import can_couple, coupled_sums, vote_statistics, vote_sums
 from paircaps.votes.tiled_sums import SumArguments
 from paircaps.votes.transforms import LinearVotes
 
@@ -34,6 +34,7 @@ Agree = Callable[[Tensor, Tensor | None], Capsules]
 
 SHORTCUTS = {
     VoteNeeds.IMAGES: "needs",  # IMAGES has no method of its own: pieces go through agree, so the declaration counts
+    VoteNeeds.COUPLED_SUMS: "agree_on_coupled",
     VoteNeeds.SUMS: "agree_on_sums",
     VoteNeeds.SUMS_OF_UNIT_VOTES: "agree_on_sums",
     VoteNeeds.TOTAL: "agree_on_total",
@@ -105,6 +106,8 @@ class LazyVotes:
         self._checked(routing, activation)
         if given is VoteNeeds.IMAGES:
             capsules = self.by_image(routing.forward, activation)
+        elif given is VoteNeeds.COUPLED_SUMS:
+            capsules = self.coupled(routing)
         elif given is VoteNeeds.TOTAL:
             capsules = routing.agree_on_total(self.total(), self.shape[-3])
         else:
@@ -138,6 +141,8 @@ class LazyVotes:
         if not self._can_be_reduced():
             return VoteNeeds.EVERYTHING
         needs = routing.needs
+        if needs is VoteNeeds.COUPLED_SUMS and not self._can_couple():
+            needs = VoteNeeds.IMAGES
         empty = needs is VoteNeeds.IMAGES and self._images == 0  # no piece, so nothing to concatenate
         if empty or (self.streaming is not True and self._dense_is_faster(needs)):
             return VoteNeeds.EVERYTHING
@@ -215,6 +220,28 @@ class LazyVotes:
             places, weight = transform.only_coordinates(u)
             total = total + total_vote(self._by_weights(places), weight, rows, None, None)
         return self._unflat(total)
+
+    def coupled(self, routing: Routing) -> Capsules:
+        """Route by sums of votes that are coupled to their parents, a pass of the kernel each.
+
+        Args:
+            routing: a routing that needs no more.
+        """
+        u = self._flat()
+        # batch norm's statistics are taken once, whatever the number of passes
+        affine, rows = self._affine(u), self.transform.rows
+        arguments = SumArguments(u, self.transform.matrices, *affine, rows, normalize=False)
+        children = self._by_weights(u).to(full_precision(u.dtype))
+        total = total_vote(children, self.transform.weight, rows, *affine)
+        return Capsules(
+            *map(self._unflat, routing.agree_on_coupled(total, lambda agreed: coupled_sums(arguments, agreed)))
+        )
+
+    def _can_couple(self) -> bool:
+        """Whether a kernel takes coupled sums of these votes; not of a grid whose positions share their weights."""
+        if getattr(self.transform, "shared", False):
+            return False
+        return can_couple(SumArguments(self._flat(), self.transform.matrices, None, None, self.transform.rows, False))
 
     def by_image(self, agree: Agree, activation: Tensor | None) -> Capsules:
         """Route a few images at a time, so that their votes stay in the processor's cache.

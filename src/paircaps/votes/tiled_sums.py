@@ -34,7 +34,6 @@ from paircaps.votes.layout import (
     parents_first,
     slices,
     sum_precision,
-    tile_children,
 )
 from paircaps.votes.windows import Windows
 
@@ -49,7 +48,7 @@ class SumArguments(NamedTuple):
         shift: shift of the votes' batch norm, of the same shape.
         rows: P, the rows of a child and of a vote.
         normalize: whether each vote is scaled to length one first (E4).
-        tile: children in a tile; None takes :func:`tile_children`.
+        tile: children in a tile; None takes those of :meth:`Layout.tile_children`.
         softness: c of the soft normalisation (E15), a tensor of one value, or None for votes of length one.
         child_weight: x, the weight of each child (E14), (B, I), or None for all ones.
         window: side, stride and padding of the windows of a grid of children, or None; see ``grid_sums``.
@@ -75,8 +74,12 @@ class SumArguments(NamedTuple):
         Chosen when the sums are computed, not when they are asked for: ``torch.compile`` may trace the caller with a
         batch of any size.
         """
-        layout = self.layout
-        return self.tile or tile_children(layout.batch, layout.parents, layout.pose_dim)
+        return self.tile or self.layout.tile_children(self.u.device.type)
+
+    @property
+    def parent_chunks(self) -> Iterator[slice]:
+        """All parents, in chunks that leave room for several children in a tile."""
+        return self.layout.parent_chunks(self.u.device.type)
 
     @property
     def layout(self) -> Layout:
@@ -185,7 +188,7 @@ def tiled_sums(arguments: SumArguments) -> tuple[Tensor, Tensor]:
     shape = (layout.batch, layout.parents, layout.pose_dim)
     dtype, device = full_precision(arguments.u.dtype), arguments.u.device
     total, squares = (torch.empty(shape, dtype=dtype, device=device) for _ in range(2))
-    for parents in layout.parent_chunks():
+    for parents in arguments.parent_chunks:
         sums = _RunningSums(arguments, parents)
         for block in _blocks(arguments, affine, parents):
             for tile in block.tiles(arguments):
@@ -299,7 +302,7 @@ def tiled_gradients(arguments: SumArguments, grad_sum: Tensor, grad_squares: Ten
     gradients = FoldedGradients(arguments.weight, affine, arguments.scale, arguments.rows, arguments.unscaled)
     softness: Tensor | float = 0.0
     child_weight: Tensor | float = 0.0
-    for parents in layout.parent_chunks():
+    for parents in arguments.parent_chunks:
         votes = _VoteGradients(arguments, parents, grad_sum, grad_squares)
         for block in _blocks(arguments, affine, parents):
             grad_children, grad_weight = _block_gradients(arguments, block, votes)

@@ -14,6 +14,9 @@ from paircaps.functional import row_votes
 COORDINATES = ("add", "learned", None)
 """Values of ``coordinates``: added to two entries of each vote, multiplied by learned weights, or not used."""
 
+STARTS = ("layer", "capsule")
+"""Values of ``start``: the first matrices are small by a rule over all children and parents, or over one of each."""
+
 COORDINATE_SCALE = 4.0
 """Value that is added to a vote at the far end of the grid: as much as a vote is long after batch norm, if K is 16."""
 
@@ -166,6 +169,7 @@ class MatrixVotes(LinearVotes):
         pose_dim: K of a parent, a square number.
         positions: positions that share these matrices, if any do; their number matters at the start only.
         coordinates: ``"add"``, ``"learned"`` or None.
+        start: ``"layer"`` or ``"capsule"``; see :func:`create_transform`.
     """
 
     def __init__(
@@ -176,6 +180,7 @@ class MatrixVotes(LinearVotes):
         pose_dim: int,
         positions: int | None = None,
         coordinates: str | None = None,
+        start: str = "layer",
     ) -> None:
         side = square_side(pose_dim)
         if in_dim != pose_dim:
@@ -185,7 +190,7 @@ class MatrixVotes(LinearVotes):
             )
         if coordinates is not None and side < 2:
             raise ValueError(f"coordinates need votes of two entries, got pose_dim={pose_dim}")
-        fan = in_capsules * (positions or 1) * out_capsules * side
+        fan = side if start == "capsule" else in_capsules * (positions or 1) * out_capsules * side
         super().__init__(
             in_capsules,
             out_capsules,
@@ -208,6 +213,7 @@ class VectorVotes(LinearVotes):
         pose_dim: K of a parent.
         positions: positions that share these matrices, if any do; their number matters at the start only.
         coordinates: ``"add"``, ``"learned"`` or None.
+        start: ``"layer"`` or ``"capsule"``; see :func:`create_transform`.
     """
 
     def __init__(
@@ -218,10 +224,12 @@ class VectorVotes(LinearVotes):
         pose_dim: int,
         positions: int | None = None,
         coordinates: str | None = None,
+        start: str = "layer",
     ) -> None:
         if coordinates is not None and pose_dim < 2:
             raise ValueError(f"coordinates need votes of two entries, got pose_dim={pose_dim}")
         children = in_capsules * (positions or 1)
+        fans = (in_dim, pose_dim) if start == "capsule" else (children * in_dim, children * out_capsules * pose_dim)
         super().__init__(
             in_capsules,
             out_capsules,
@@ -230,7 +238,7 @@ class VectorVotes(LinearVotes):
             rows=1,
             shared=positions is not None,
             coordinates=coordinates,
-            deviation=_glorot_deviation(children * in_dim, children * out_capsules * pose_dim),
+            deviation=_glorot_deviation(*fans),
         )
 
 
@@ -245,6 +253,7 @@ def create_transform(
     pose_dim: int,
     positions: int | None = None,
     coordinates: str | None = None,
+    start: str = "layer",
 ) -> LinearVotes:
     """Build the learned transform from child capsules to votes.
 
@@ -260,11 +269,15 @@ def create_transform(
         pose_dim: K of a parent.
         positions: positions that share their matrices; None if every child has matrices of its own.
         coordinates: ``"add"``, ``"learned"`` or None; only where positions share their matrices.
+        start: size of the first matrices: ``"layer"``, by Glorot and Bengio's rule over the whole layer, as in the
+            published runs, or ``"capsule"``, by the same rule over one child and one parent. Where batch norm follows,
+            votes are the same; but a step of Adam turns small matrices much further than large ones.
     """
     require_choice("transform", transform, TRANSFORMS)
     require_choice("coordinates", coordinates, COORDINATES)
+    require_choice("start", start, STARTS)
     require_positive(in_capsules=in_capsules, out_capsules=out_capsules, pose_dim=pose_dim, in_dim=in_dim)
-    return TRANSFORMS[transform](in_capsules, out_capsules, in_dim, pose_dim, positions, coordinates)
+    return TRANSFORMS[transform](in_capsules, out_capsules, in_dim, pose_dim, positions, coordinates, start)
 
 
 def _glorot_deviation(fan_in: int, fan_out: int) -> float:

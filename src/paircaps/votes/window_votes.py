@@ -62,6 +62,9 @@ class WindowVotes(LazyVotes):
     def _checked(self, routing: Routing, activation: Tensor | None) -> None:
         routing.require_shapes(self, None)  # the layer has compared the activations with the grid
 
+    def _can_couple(self) -> bool:
+        return False  # a window has no pass of its own: its children are on a grid
+
     # --- what a routing may get -----------------------------------------------------------------------------------
 
     def dense(self) -> Tensor:

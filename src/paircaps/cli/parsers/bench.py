@@ -36,6 +36,8 @@ def declare(parser: CommandParser) -> None:
     tiles = group.add_parser("tiles", help="speed against the size of a tile, and least size at which streaming wins")
     tiles.add_argument("--repeats", type=whole_number(1), default=15, help="repeats of every case (%(default)s)")
     add_output(tiles, "bench:run_tiles")
+    triton = group.add_parser("triton", help="machine code of the kernels for graphics cards, and their least times")
+    add_output(triton, "bench:run_triton")
     busy = group.add_parser("busy", help="seconds of a short training alone, and beside busy processes")
     busy.add_argument("--repeats", type=whole_number(1), default=3, help="trainings of every case (%(default)s)")
     add_output(busy, "bench:run_busy")
