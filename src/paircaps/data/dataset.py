@@ -25,6 +25,8 @@ from paircaps.data.randomness import permutation
 from paircaps.pictures import Fitting
 
 _SECOND_LABEL, _ORIGINALS = "second_label", "originals"  # names of extras, where two digits lie over each other
+MASK_INDEX = "mask_index"
+"""Name of the extra that says which class each pixel belongs to, (N, H, W): 0 for none, k for class k − 1."""
 _CHUNK_PIXELS = 1 << 22  # pixels at a time where all images are read
 _IN_MEMORY_MOST = 1 << 30  # bytes of images that are drawn once and stored
 
@@ -70,6 +72,20 @@ class Batch:
         """Images that a decoder should draw, those of the batch, (B, C, H, W), or each digit alone, (B, D, C, H, W)."""
         return self.extras.get(_ORIGINALS, self.images)
 
+    @property
+    def mask_source(self) -> Tensor | None:
+        """What says where each class is, as :func:`paircaps.losses.target_masks` takes it; None for images without it.
+
+        It is the class of each pixel, (B, H, W), or each digit alone, (B, D, C, H, W).
+        """
+        return self.extras.get(MASK_INDEX, self.extras.get(_ORIGINALS))
+
+    @property
+    def learned(self) -> tuple[Tensor, ...]:
+        """Images, targets, what a decoder draws, and the source of masks if there is one, for the objective."""
+        masks = () if self.mask_source is None else (self.mask_source,)
+        return self.images, self.targets, self.reconstruction_target, *masks
+
     def to(self, device: torch.device | str) -> Batch:
         """Copy of the batch on a device.
 
@@ -91,6 +107,7 @@ class Info:
         note: remark for readers of results, such as "a stand-in for aff-NIST".
         fitting: how picture files were fitted to its images, or must be to look like them.
         skipped: pictures that were left out because they cannot be read, each with the reason.
+        made_for_masks: whether masks alone say what is in the images, whose labels are only their largest classes.
     """
 
     name: str
@@ -99,6 +116,7 @@ class Info:
     note: str = ""
     fitting: Fitting = field(default_factory=Fitting)
     skipped: tuple[str, ...] = ()
+    made_for_masks: bool = False
 
 
 class ImageDataset(torch.utils.data.Dataset, ABC):
@@ -160,6 +178,11 @@ class ImageDataset(torch.utils.data.Dataset, ABC):
     def labels_per_image(self) -> int:
         """Number of classes that an image shows, 1, or 2 where two digits lie over each other."""
         return 2 if _SECOND_LABEL in self._extra_names else 1
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether it is known which pixels belong to which class, as a segmentation network learns it."""
+        return MASK_INDEX in self._extra_names or _ORIGINALS in self.image_extras
 
     @property
     def images(self) -> Tensor:

@@ -10,8 +10,9 @@ from paircaps.data.sources import mnist
 from paircaps.data.sources import cifar10
 from paircaps.data.sources import svhn
 from paircaps.data.sources import smallnorb
+from paircaps.data.sources import toys
 from paircaps.data.sources import affnist
 from paircaps.data.sources import synthetic_digits
 from paircaps.data.sources import folder
 
-__all__ = ["affnist", "cifar10", "folder", "mnist", "smallnorb", "svhn", "synthetic_digits"]
+__all__ = ["affnist", "cifar10", "folder", "mnist", "smallnorb", "svhn", "synthetic_digits", "toys"]

@@ -2,32 +2,41 @@
 
 pets/cat/*.jpg  pets/dog/*.png                  every class gives its share to the test split
 pets/train/cat/*.jpg  ...  pets/test/cat/*.jpg  split as the folders say
+
+With the option ``masks`` there are no subfolders of classes: see ``masks.py``.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from paircaps._utils.checks import height_and_width, require_choice, require_memory, require_whole, require_within
-from paircaps._utils.words import counted, visible
+from paircaps._utils.words import visible
 from paircaps.data.dataset import Info, StoredDataset
 from paircaps.data.errors import DataError, os_data_error
+from paircaps.data.files.picture_files import (
+    LabelledPicture,
+    all_good,
+    in_threads,
+    is_hidden,
+    list_skipped,
+    picture_files,
+)
 from paircaps.data.registry import FOLDER, register_dataset
+from paircaps.data.sources.masks import MaskedFolders, load_masked
 from paircaps.data.split import content_hash, share_of_each_class
 from paircaps.pictures import (
     MAX_PIXELS,
     PILLOW_MOST,
     SUFFIXES,
     UNREAD,
-    UNREAD_KIND,
     Fit,
     Fitting,
     Inversion,
@@ -41,13 +50,6 @@ WHOLE = "all"
 
 SPLIT_BY = ("class", "content")
 ON_ERROR = ("raise", "skip")
-_NAMED_MOST = 20
-_GO_ON = "on_error='skip' goes past such pictures (in a training: --data.on_error skip)"
-
-
-class _Picture(NamedTuple):
-    path: Path
-    label: int
 
 
 def load_folder(
@@ -63,6 +65,8 @@ def load_folder(
     max_pixels: int = MAX_PIXELS,
     split_by: Literal["class", "content"] = "class",
     on_error: Literal["raise", "skip"] = "raise",
+    masks: str | Path | None = None,
+    classes: Sequence[str] | None = None,
 ) -> StoredDataset:
     """Read the pictures of a folder.
 
@@ -84,6 +88,10 @@ def load_folder(
             earlier versions; the shares of the classes then differ by chance.
         on_error: ``"raise"`` an error that names the damaged pictures, or ``"skip"`` them with a warning that does;
             ``info.skipped`` has them all.
+        masks: folder of indexed PNG masks of the same names as the pictures, for segmentation; None for pictures in
+            subfolders of their classes.
+        classes: names of the classes of indices 1, 2 and so on of the masks; None for the lines of ``classes.txt`` in
+            their folder.
     """
     # arguments
     require_choice("split", split, (*SPLITS, WHOLE))
@@ -99,28 +107,37 @@ def load_folder(
         raise DataError(
             "a folder of pictures is named by its path: ./pets, or root=...; in a training --data.name ./pets"
         )
+    if masks is None and classes is not None:
+        raise ValueError("classes names the indices of masks, and there are none; give masks=FOLDER too")
+    if not isinstance(masks, str | Path | None):
+        raise ValueError(f"masks must be the path of a folder, got {masks!r}")
+    if not isinstance(classes, str | Sequence | None):
+        raise ValueError(f"classes must be names, that of index 1 first, got {classes!r}")
     # pictures of the split
     folder = Path(root).expanduser()
     skipped: list[str] | None = [] if on_error == "skip" else None
-    classes, pictures = _split_pictures(folder, split, seed, test_fraction, split_by, skipped)
+    if masks is not None:
+        places = MaskedFolders(folder, Path(masks).expanduser(), size, channels, fitting, max_pixels)
+        return load_masked(places, split, classes, seed, test_fraction, skipped)
+    names, pictures = _split_pictures(folder, split, seed, test_fraction, split_by, skipped)
     require_memory(len(pictures), (channels, *size), f"{len(pictures):,} pictures of {folder}")
 
     def decode(path: Path) -> Tensor:
         return decode_fitted(read_bytes(path), str(path), size, channels, fitting, max_pixels).image
 
     # decode all, so that one error names every damaged picture
-    pictures, images = _all_good(pictures, _in_threads(decode, pictures), skipped)
+    pictures, images = all_good(pictures, in_threads(decode, pictures), skipped)
     if skipped:
-        _require_every_class(folder, split, classes, pictures, "no picture of {} can be read in the {} split")
-        warnings.warn(f"{folder}, {split} split: {_list_skipped(skipped)}", stacklevel=2)
+        _require_every_class(folder, split, names, pictures, "no picture of {} can be read in the {} split")
+        warnings.warn(f"{folder}, {split} split: {list_skipped(skipped)}", stacklevel=2)
     labels = torch.tensor([picture.label for picture in pictures])
-    info = Info(folder.absolute().name, split, classes, fitting=fitting, skipped=tuple(skipped or ()))
+    info = Info(folder.absolute().name, split, names, fitting=fitting, skipped=tuple(skipped or ()))
     return StoredDataset(info, torch.stack(images), labels)
 
 
 def _split_pictures(
     folder: Path, split: str, seed: int, test_fraction: float, split_by: str, skipped: list[str] | None
-) -> tuple[tuple[str, ...], list[_Picture]]:
+) -> tuple[tuple[str, ...], list[LabelledPicture]]:
     """Names of the classes, and the pictures of a split."""
     inside = _subfolders(folder)
     if set(SPLITS) <= set(inside):
@@ -137,8 +154,8 @@ def _split_pictures(
     pictures = _pictures(folder, classes, True, skipped)
     if split == WHOLE:
         return classes, pictures
-    hashed = _in_threads(lambda path: content_hash(read_bytes(path), seed), pictures)
-    pictures, hashes = _all_good(pictures, hashed, skipped)
+    hashed = in_threads(lambda path: content_hash(read_bytes(path), seed), pictures)
+    pictures, hashes = all_good(pictures, hashed, skipped)
     if split_by == "class":
         in_test = share_of_each_class([picture.label for picture in pictures], hashes, test_fraction)
         needed = "two different pictures"
@@ -151,14 +168,16 @@ def _split_pictures(
     return classes, chosen
 
 
-def _pictures(folder: Path, classes: tuple[str, ...], required: bool, skipped: list[str] | None) -> list[_Picture]:
+def _pictures(
+    folder: Path, classes: tuple[str, ...], required: bool, skipped: list[str] | None
+) -> list[LabelledPicture]:
     pictures = []
     for label, name in enumerate(classes):
         there = (folder / name).is_dir()
-        paths = _picture_files(folder / name, skipped) if there else []
+        paths = picture_files(folder / name, skipped) if there else []
         if not paths and (there or required):
             raise DataError(f"{folder / name}: no picture in it ({', '.join(sorted(SUFFIXES))})")
-        pictures += [_Picture(path, label) for path in paths]
+        pictures += [LabelledPicture(path, label) for path in paths]
     if not pictures:
         raise DataError(f"{folder}: no pictures: give a folder with one subfolder per class")
     return pictures
@@ -166,7 +185,7 @@ def _pictures(folder: Path, classes: tuple[str, ...], required: bool, skipped: l
 
 def _subfolders(folder: Path) -> list[str]:
     try:
-        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not _is_hidden(entry.name))
+        names = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not is_hidden(entry.name))
     except OSError as error:
         raise os_data_error("read the folder", folder, error) from None
     loose = [entry.name for entry in os.scandir(folder) if Path(entry.name).suffix.lower() in SUFFIXES | UNREAD]
@@ -179,32 +198,8 @@ def _subfolders(folder: Path) -> list[str]:
     return names
 
 
-def _picture_files(folder: Path, skipped: list[str] | None) -> list[Path]:
-    """Pictures in a folder and the folders in it, sorted; those of a kind that is not read are an error, or skipped."""
-
-    def refuse(error: OSError) -> None:
-        raise os_data_error("read the folder", error.filename, error)
-
-    found = []
-    for place, folders, names in os.walk(folder, onerror=refuse):
-        folders[:] = sorted(name for name in folders if not _is_hidden(name))
-        for path in (Path(place, name) for name in sorted(names) if not _is_hidden(name)):
-            if path.suffix.lower() in UNREAD:
-                reason = f"{path}: {UNREAD_KIND}"
-                if skipped is None:
-                    raise DataError(f"{reason}; {_GO_ON}")
-                skipped.append(reason)
-            if path.suffix.lower() in SUFFIXES:
-                found.append(path)
-    return found
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".") or name == "__MACOSX"
-
-
 def _require_every_class(
-    folder: Path, split: str, classes: tuple[str, ...], pictures: Sequence[_Picture], reason: str
+    folder: Path, split: str, classes: tuple[str, ...], pictures: Sequence[LabelledPicture], reason: str
 ) -> None:
     """Raise a DataError for a class without training pictures; warn of one without test pictures.
 
@@ -223,54 +218,6 @@ def _require_every_class(
     if split == "train" or not seen:
         raise DataError(sentence)
     warnings.warn(sentence, stacklevel=2)
-
-
-def _all_good(
-    pictures: Sequence[_Picture], results: Sequence[Any], skipped: list[str] | None
-) -> tuple[list[_Picture], list[Any]]:
-    """Pictures that could be read, and what was read of each; the errors of the others go to ``skipped``.
-
-    Raises:
-        DataError: if some could not be read and ``skipped`` is None; it names them.
-    """
-    bad = [str(result) for result in results if isinstance(result, DataError)]
-    if bad and skipped is None:
-        raise DataError(*_first_lines(bad), _GO_ON)
-    if skipped is not None:
-        skipped += bad
-    good = [pair for pair in zip(pictures, results, strict=True) if not isinstance(pair[1], DataError)]
-    return [picture for picture, _ in good], [result for _, result in good]
-
-
-def _list_skipped(skipped: Sequence[str]) -> str:
-    """The pictures that were skipped, one line each, after how many they are."""
-    lines = "".join(f"\n  {visible(line)}" for line in _first_lines(skipped))
-    return f"{counted(len(skipped), 'picture')} skipped, which cannot be read:{lines}"
-
-
-def _first_lines(reasons: Sequence[str]) -> list[str]:
-    more = [f"and {len(reasons) - _NAMED_MOST} more"] if len(reasons) > _NAMED_MOST else []
-    return [*reasons[:_NAMED_MOST], *more]
-
-
-def _in_threads(task: Callable[[Path], Any], pictures: Sequence[_Picture]) -> list[Any]:
-    """Run a task for all pictures in threads; results in order, a DataError as the result of a damaged one.
-
-    Decoding and hashing release Python's lock.
-    """
-
-    def result(picture: _Picture) -> Any:
-        try:
-            return task(picture.path)
-        except DataError as error:
-            return error
-
-    with ThreadPoolExecutor(max_workers=min(8, os.cpu_count() or 1)) as pool:
-        try:
-            return list(pool.map(result, pictures))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)  # after Ctrl-C the others need no work
-            raise
 
 
 register_dataset(FOLDER, load_folder)

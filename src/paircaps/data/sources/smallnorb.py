@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
-from paircaps._utils.checks import height_and_width, require_choice, require_memory
-from paircaps.data.dataset import StoredDataset
+from paircaps._utils.checks import height_and_width, require_choice
+from paircaps._utils.images import resized
+from paircaps.data.dataset import ImageDataset, StoredDataset
 from paircaps.data.errors import DataError
 from paircaps.data.files.arrays import read_norb
 from paircaps.data.files.locate import Root
 from paircaps.data.metadata import DataFile, Metadata
 from paircaps.data.registry import register_dataset
 from paircaps.data.sources.published import published_files, published_info
+from paircaps.data.viewpoints import seen_from
 
-_RESIZE_CHUNK = 2048  # images at a time, as floats
 _EXTRAS: tuple[str, ...] = ("instance", "elevation", "azimuth", "lighting")  # columns of the info file
 
 
@@ -65,7 +64,8 @@ def load_smallnorb(
     verify: bool = True,
     stereo: str = "images",
     image_size: int | tuple[int, int] | None = None,
-) -> StoredDataset:
+    viewpoints: str = "all",
+) -> ImageDataset:
     """smallNORB; extras: ``instance``, ``elevation``, ``azimuth``, ``lighting``, and ``camera`` where pairs are parted.
 
     Args:
@@ -75,6 +75,7 @@ def load_smallnorb(
         verify: refuse files that are not the published ones.
         stereo: ``"images"``, every pair as two images of one channel; ``"channels"``, as one image of two.
         image_size: height and width to scale the 96×96 images down to; the paper takes 48.
+        viewpoints: one of ``paircaps.data.viewpoints.VIEWPOINTS``, such as ``"familiar-azimuths"``.
     """
     require_choice("stereo", stereo, ("images", "channels"))
     # files to arrays: pixels (N, 2, 96, 96), categories (N,), infos (N, 4)
@@ -95,15 +96,8 @@ def load_smallnorb(
         images, labels = images.reshape(-1, 1, *images.shape[2:]), labels.repeat_interleave(2)
     if image_size is not None:
         images = resized(images, height_and_width("image_size", image_size))
-    return StoredDataset(published_info(SMALLNORB, split, verify), images, labels, extras)
-
-
-def resized(images: Tensor, size: tuple[int, int]) -> Tensor:
-    """Scale images (N, C, H, W) in uint8; a pixel of a smaller image is the mean of those it covers."""
-    require_memory(5 * len(images), (images.shape[1], *size), f"{len(images):,} images of {size[0]}×{size[1]}")
-    mode = "area" if size[0] <= images.shape[-2] and size[1] <= images.shape[-1] else "bilinear"
-    parts = [F.interpolate(part.float(), size, mode=mode) for part in images.split(_RESIZE_CHUNK)]
-    return torch.cat([part.round().to(torch.uint8) for part in parts])
+    whole = StoredDataset(published_info(SMALLNORB, split, verify), images, labels, extras)
+    return seen_from(whole, viewpoints)
 
 
 register_dataset("smallnorb", load_smallnorb, SMALLNORB)
