@@ -26,6 +26,7 @@ GROUPS = {
         "depth",
         "channels-last",
         "tiles",
+        "triton",
         "busy",
         "serve",
     ),

@@ -72,11 +72,11 @@ def test_a_file_in_place_of_a_folder(run, tmp_path):
 
 
 def test_nothing_could_be_run(run, tmp_path):
-    code, _, errors = run("reproduce", "table6", "--out", tmp_path)
+    code, _, errors = run("reproduce", "table2-small", "--data", "svhn", "--out", tmp_path)
     assert code == 1
     assert "nothing could be run" in errors
-    assert "no data: table6: smallnorb is not here (paircaps data get smallnorb)" in errors
-    assert "smallnorb is not here" in (tmp_path / "report.md").read_text()
+    assert "no data: table2-small: svhn is not here (paircaps data get svhn)" in errors
+    assert "svhn is not here" in (tmp_path / "report.md").read_text()
 
 
 def test_the_list_has_every_experiment_and_those_named_alone(run):

@@ -189,6 +189,14 @@ def test_paths_are_where_the_recipe_is(run, tmp_path, monkeypatch):
     _, out, _ = run("train", "./one.toml", "--print-config", "--data.test", "../other")
     data = tomllib.loads(out)["data"]
     assert (data["name"], data["test"]) == (f"{tmp_path}/pics/", f"{tmp_path}/other/")
+    # a folder of masks as well, whether its own look or that of the pictures says that it is a path
+    options = ("--data.options.masks", "masks", "--data.test_options.masks", "../masks")
+    _, out, _ = run("train", "./one.toml", "--print-config", "--data.name", "./pics", *options)
+    data = tomllib.loads(out)["data"]
+    assert data["options"]["masks"] == f"{tmp_path}/sub/masks"
+    assert data["test_options"]["masks"] == f"{tmp_path}/masks"
+    _, out, _ = run("train", "./one.toml", "--print-config", "--data.name", "mine", "--data.options.masks", "many")
+    assert tomllib.loads(out)["data"]["options"]["masks"] == "many", "an option of another dataset"
     (tmp_path / "two.toml").unlink()
     code, _, err = run("train", "./one.toml", "--print-config")
     assert code == 2

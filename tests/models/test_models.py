@@ -14,8 +14,8 @@ from paircaps.errors import PaircapsError
 from paircaps.models import is_pooling_twin, pooling_twin, register_model, registry
 
 NORB = {"num_classes": 5, "image_size": 32, "vote_norm": "vote", "primary_norm": "capsule"}
-CAPSULE_MODELS = [name for name in list_models() if "pool" not in name]
-POOLING_MODELS = [name for name in list_models() if "pool" in name]
+CAPSULE_MODELS = [name for name in list_models() if not is_pooling_twin(name)]
+POOLING_MODELS = [name for name in list_models() if is_pooling_twin(name)]
 
 
 def images(count=3, channels=1, size=28):
@@ -29,6 +29,7 @@ def with_statistics(model):
 
 def test_the_names_of_the_paper_are_registered():
     assert set(list_models()) == {
+        "caps-segment",
         "capsnet",
         "capsnet-light",
         "capsnet-pool",
@@ -38,6 +39,9 @@ def test_the_names_of_the_paper_are_registered():
         "fast-pool",
         "fast-pool-tiny",
         "resnet-caps",
+        "resnet-caps-fine",
+        "resnet-caps-fine-medium",
+        "resnet-caps-fine-small",
         "resnet-caps-grid",
         "resnet-caps-grid-medium",
         "resnet-caps-grid-small",
@@ -46,6 +50,7 @@ def test_the_names_of_the_paper_are_registered():
         "resnet-pool",
         "resnet-pool-medium",
         "resnet-pool-small",
+        "unet-twin",
     }
 
 
@@ -118,7 +123,9 @@ def test_a_twin_has_the_size_of_its_capsules(ending, pool):
 
 @pytest.mark.parametrize("name", POOLING_MODELS)
 def test_a_model_without_a_pooling_twin_says_so(name):
-    with pytest.raises(PaircapsError, match=f"model '{name}' has no pooling twin; these have one: capsnet, .*"):
+    with pytest.raises(
+        PaircapsError, match=f"model '{name}' has no pooling twin; these have one: caps-segment, capsnet, .*"
+    ):
         pooling_twin(name)
     with pytest.raises(ValueError, match="unknown model 'resnet-cops'; did you mean 'resnet-caps'"):
         pooling_twin("resnet-cops")
@@ -169,7 +176,9 @@ def test_every_parameter_gets_a_gradient(name):
 
 
 @pytest.mark.parametrize("routing", paircaps.list_routings())
-@pytest.mark.parametrize("name", CAPSULE_MODELS)
+@pytest.mark.parametrize(
+    "name", [name for name in CAPSULE_MODELS if name != "caps-segment"]
+)  # tests/models/test_segment.py
 def test_the_routing_is_injected_in_every_layer(name, routing):
     model = create_model(name, routing=routing, hidden_capsules=(6,))
     wanted = type(paircaps.create_routing(routing, 1))
@@ -311,7 +320,7 @@ def test_a_meta_model_costs_nothing():
         (lambda: create_model("resnet-caps-small", image_size="28"), TypeError, "image_size .* '28'"),
         (lambda: create_model("resnet-caps-small", image_size=28.0), TypeError, r"image_size .* got 28\.0"),
         (lambda: create_model("resnet-caps-small", image_size=(28,)), TypeError, r"image_size .* got \(28,\)"),
-        (lambda: create_model("FM"), ValueError, r"unknown model 'FM'\. Known: capsnet"),
+        (lambda: create_model("FM"), ValueError, r"unknown model 'FM'\. Known: caps-segment"),
         (lambda: create_model(["capsnet"]), TypeError, "named by a string"),
         (lambda: create_model("resnet-caps-small", routing=3), TypeError, "named by a string, got 3"),
         (lambda: create_model("capsnet", routing=DynamicRouting(10)), TypeError, "a routing of its own"),

@@ -90,3 +90,44 @@ def test_convolutional_capsules_and_hidden_ones_lie_between():
     assert all(parameter.grad is not None for parameter in model.parameters())
     levels = model.eval().ascend(images)
     assert [tuple(level.activation.shape) for level in levels] == [(3, 4, 4, 4), (3, 4, 4, 6), (3, 8), (3, 10)]
+
+
+def test_a_fine_grid_has_a_capsule_at_every_feature_and_begins_sparse():
+    torch.manual_seed(0)
+    model = create_model("resnet-caps-fine-small", image_size=40)
+    assert model.primary.out_grid == (10, 10, 4)
+    (layer,) = model.layers
+    assert layer.routing.scale.item() == pytest.approx(30)
+    activation = model.primary(model.features(torch.rand(8, 1, 40, 40))).activation
+    assert 0.02 < activation.mean() < 0.3
+    coarse = create_model("resnet-caps-grid-small", image_size=40)
+    assert count_parameters(model) == count_parameters(coarse) + 1
+    assert coarse.layers[0].routing.scale is None
+    # matrices of one capsule are larger than those of a layer
+    assert layer.votes.weight.std().item() == pytest.approx(0.25, rel=0.1)
+    assert coarse.layers[0].votes.weight.std() < 0.02
+
+
+def test_of_several_layers_the_one_that_folds_the_grid_has_the_scale():
+    model = create_model("resnet-caps-fine-small", image_size=40, hidden_capsules=(8,), conv_kinds=(4,))
+    conv, fold, last = model.layers
+    assert conv.routing.scale is None
+    assert fold.routing.scale is not None
+    assert last.routing.scale is None
+
+
+def test_a_fine_grid_with_another_routing_or_activation():
+    for options in ({"routing": "dynamic"}, {"primary_activation": "length"}, {"routing_options": {"scale": None}}):
+        model = create_model("resnet-caps-fine-small", image_size=40, **options).eval()
+        assert model(torch.rand(2, 1, 40, 40)).activation.isfinite().all()
+
+
+def test_mean_agreement_does_not_depend_on_how_often_a_vote_is_cast():
+    """Twice the same votes: the sum of the products grows, their mean hardly does."""
+    votes = torch.randn(40, 3, 8)
+    routing = FMAgreement(3, scale=10.0)
+    once, twice = routing(votes).activation, routing(torch.cat([votes, votes])).activation
+    plain = FMAgreement(3)
+    assert (plain(torch.cat([votes, votes])).activation - 2 * plain(votes).activation).abs().max() < 1
+    # pairs of a vote with its own copy agree fully: 1/2n of all pairs
+    torch.testing.assert_close(twice, once + 10 * 0.5 / 80, rtol=0, atol=1e-4)

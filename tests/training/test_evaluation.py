@@ -3,7 +3,7 @@ import torch
 
 from paircaps.cli.names import TEST_VIEWS
 from paircaps.data import Info, StoredDataset, load_dataset
-from paircaps.losses import Loss, Objective
+from paircaps.losses import Loss, MaskPair, Objective
 from paircaps.network import Network, NetworkSpec, Preparation
 from paircaps.training.distributed import Processes
 from paircaps.training.evaluation import (
@@ -158,7 +158,9 @@ def test_two_labels():
 
 def counted(activation, labels):
     counts = EvaluationCounts(activation.shape[-1])
-    counts.add(EvaluatedBatch(activation, activation, labels, 3.0, 2.0, "margin"))
+    pixel = activation[..., None, None]  # masks of one pixel
+    masks = MaskPair(pixel > 0.5, pixel > 0.3)
+    counts.add(EvaluatedBatch(activation, activation, labels, 3.0, 2.0, "margin", masks))
     return counts
 
 

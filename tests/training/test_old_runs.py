@@ -15,6 +15,7 @@ from paircaps.data import load_dataset
 from paircaps.losses import Loss, Objective
 from paircaps.training import evaluate, train
 from paircaps.training.run_folder import RunFolder
+from paircaps.votes.kernels.native import library_problem
 
 OLD = Path(__file__).parent / "run_of_be29f46"
 VIEWS = {True: "flip", False: "none"}
@@ -35,11 +36,26 @@ def test_an_old_run_keeps_the_momentum_of_its_time():
     assert RunFolder(OLD).read_recipe().train.norm_momentum == 0.01
 
 
-def test_an_old_run_that_was_interrupted_goes_on_to_the_same_end(tmp_path):
-    folder = tmp_path / "run"
+def interrupted(folder):
+    """The old run as it was before its end."""
     shutil.copytree(OLD, folder)
     for name in ("model.json", "model.safetensors"):
         (folder / name).unlink()
+    return folder
+
+
+@pytest.mark.skipif(library_problem() is not None, reason="no C kernel here")
+def test_a_run_of_another_path_goes_on_and_says_so(tmp_path):
+    folder = interrupted(tmp_path / "run")
+    with pytest.warns(UserWarning, match=r"summed votes by tiles, now 1 of .*, by c \(.*\): it goes on, but not to"):
+        train(RunFolder(folder).read_recipe(), folder)
+    facts = json.loads((folder / "checkpoints" / "step-00000012" / "state.json").read_text())
+    assert facts["kernel"].startswith("c (")
+
+
+def test_an_old_run_that_was_interrupted_goes_on_to_the_same_end(tmp_path, monkeypatch):
+    monkeypatch.setenv("PAIRCAPS_KERNEL", "off")  # there was none
+    folder = interrupted(tmp_path / "run")
     result = train(RunFolder(folder).read_recipe(), folder)
     assert result.resumed_at == 8
     lines = (folder / "metrics.jsonl").read_text().splitlines()

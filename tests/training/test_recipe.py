@@ -32,7 +32,7 @@ def test_every_shipped_recipe_begins_with_the_command_that_runs_it(name):
     from importlib import resources
 
     first = (resources.files("paircaps.training.recipes") / f"{name}.toml").read_text().splitlines()[0]
-    options = r"(--hours \d+ |--data.name ./pictures )?--out runs/"
+    options = r"(--hours \d+ |--data.name ./\w+ (--data.options.masks \S+ )?)?--out runs/"
     command = "demo$" if name == "demo" else f"train {re.escape(name)} {options}"
     assert re.match(f"# paircaps {command}", first)
 
@@ -131,7 +131,7 @@ def test_schedules_and_crops_of_the_paper():
         ({"schedule": {"name": "trapezoid", "cool_down": 1.5}}, "schedule.cool_down must be from 0 to 1, got 1.5"),
         ({"train": {"norm_momentum": 2.0}}, "train.norm_momentum must be from 0 to 1, got 2.0"),
         ({"run": {"threads": "many"}}, "run.threads must be a whole number or auto, got 'many'"),
-        ({"loss": {"name": "hinge"}}, "loss.name must be one of auto, cross-entropy, margin, got 'hinge'"),
+        ({"loss": {"name": "hinge"}}, "loss.name must be one of auto, cross-entropy, margin, mask, got 'hinge'"),
         ({"train": {"steps": "2"}}, "train.steps must be a whole number or null, got '2'"),
         ({"train": {"seed": 2**70}}, "train.seed must be from -9223372036854775808"),
         (

@@ -15,6 +15,7 @@ from paircaps._utils.summary import summarise
 from paircaps._utils.text_tables import column_widths, text_line
 from paircaps._utils.words import visible
 from paircaps.cli.datasets import named_or_own, say_other_fitting
+from paircaps.cli.mask_output import MaskOutput
 from paircaps.data import ImageDataset
 from paircaps.errors import ModelFileError, PaircapsError
 from paircaps.losses import Loss, Objective
@@ -101,11 +102,13 @@ def _loss(trained: dict[str, Any], folder: Path) -> Loss:
 def _report(evaluation: Evaluation, dataset: ImageDataset) -> str:
     """Metrics, accuracy of each class and confusion table of an evaluation."""
     lines = [repr(dataset), *evaluation.lines()]
-    lines += ["", "class by class"]
+    ious = evaluation.iou_per_class
+    lines += ["", "class by class" if ious is None else "class by class: accuracy, IoU"]
     classes = tuple(map(visible, dataset.classes))
     width = max(map(len, classes))
     for name, value in evaluation.per_class.items():
-        lines.append(f"  {visible(name):{width}}  " + ("no image" if value is None else f"{100 * value:6.2f} %"))
+        line = f"  {visible(name):{width}}  " + ("no image" if value is None else f"{100 * value:6.2f} %")
+        lines.append(line if ious is None else f"{line}  {_iou_text(ious[name])}")
     if evaluation.confusion is not None and len(dataset.classes) <= _WIDEST_TABLE:
         lines += [
             "",
@@ -113,6 +116,10 @@ def _report(evaluation: Evaluation, dataset: ImageDataset) -> str:
             *_table(evaluation.confusion, classes),
         ]
     return "\n".join(lines)
+
+
+def _iou_text(iou: float | None) -> str:
+    return "no pixel" if iou is None else f"{100 * iou:6.2f} %"
 
 
 def _table(confusion: list[list[int]], classes: tuple[str, ...]) -> list[str]:
@@ -178,9 +185,18 @@ def run_predict(options: argparse.Namespace) -> int:
     """Print the class of every picture; the exit code is 1 if one of them could not be read."""
     network = load(options.folder)
     say_other_fitting(network, options)
+    sources = find_pictures(options.files)
+    masks = None
+    if options.masks is not None:
+        sources = list(sources)
+        masks = MaskOutput(options.masks, network, [source.name for source in sources])
+    elif network.has_masks:
+        print("paircaps: note: --masks DIR writes the masks of these pictures", file=sys.stderr)
     bad = 0
-    for prediction in network.predict_sources(find_pictures(options.files), fit=options.fit, invert=options.invert):
+    for prediction in network.predict_sources(sources, fit=options.fit, invert=options.invert):
         bad += bool(prediction.error)
+        if masks is not None and prediction.mask is not None:
+            print(f"paircaps: {visible(str(masks.write(prediction)))}", file=sys.stderr)
         if options.json:
             print(json.dumps(_as_dict(prediction), ensure_ascii=False), flush=True)
         elif prediction.error:

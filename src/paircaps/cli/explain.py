@@ -17,16 +17,18 @@ from paircaps.cli.names import VIEWS
 from paircaps.cli.picture_output import PictureOutput, choose_output
 from paircaps.data import DataError, ImageDataset
 from paircaps.errors import PaircapsError
-from paircaps.explain import agreement, dimension_ranges, perturb, reconstruct, tree
+from paircaps.explain import agreement, dimension_ranges, find_masks, perturb, reconstruct, tree
 from paircaps.explain.plots import (
     draw_agreement,
+    draw_masks,
     draw_perturbation,
     draw_reconstruction,
     draw_tree,
 )
 from paircaps.explain.plots.perturb import MOST_ROWS
 from paircaps.explain.sample_images import balanced_indices, load_sample_images
-from paircaps.explain.trace import has_capsules, routing_without_evidence
+from paircaps.explain.trace import has_trace, routing_without_evidence, why_no_trace
+from paircaps.losses import target_masks
 from paircaps.model_files import load
 from paircaps.network import Network
 from paircaps.pictures import find_pictures
@@ -36,7 +38,7 @@ _MOST_PICTURES = 500
 """Most pictures of one command."""
 _COUNT = 8
 """Images of a dataset unless another number is given."""
-_IMAGES_PER_SHEET = {"reconstruct": 20, "perturb": 1, "agreement": 8, "tree": 1}
+_IMAGES_PER_SHEET = {"reconstruct": 20, "perturb": 1, "agreement": 8, "tree": 1, "masks": 8}
 """Most images on one sheet of each view."""
 
 
@@ -48,11 +50,18 @@ class Pictures:
         names: their names, for captions.
         images: (B, C, H, W) in uint8.
         label: index of the class to explain; None for the most active one of each image.
+        true_masks: masks of all classes, (B, J, H, W) of 0 and 1; None where they are not known.
     """
 
     names: list[str]
     images: Tensor
     label: int | None
+    true_masks: Tensor | None = None
+
+    def part(self, few: slice) -> Pictures:
+        """Some of the pictures."""
+        masks = None if self.true_masks is None else self.true_masks[few]
+        return Pictures(self.names[few], self.images[few], self.label, masks)
 
 
 def run_explain(options: argparse.Namespace) -> int:
@@ -71,6 +80,7 @@ def run_explain(options: argparse.Namespace) -> int:
         "perturb": lambda: _perturb(network, pictures, output, options.folder, dimensions),
         "agreement": lambda: _agreement(network, pictures, output),
         "tree": lambda: _tree(network, pictures, output),
+        "masks": lambda: _masks(network, pictures, output),
     }
     output.prepare()
     for view in views:
@@ -84,8 +94,10 @@ def _views(network: Network, asked: list[str] | None) -> list[str]:
     why = {}
     if network.decoder is None:
         why |= dict.fromkeys(("reconstruct", "perturb"), "the network was trained without a decoder")
-    if not has_capsules(network):
-        why |= dict.fromkeys(("agreement", "tree"), f"{network.spec.model} has no capsules, so no agreement")
+    if not network.has_masks:
+        why["masks"] = f"{network.spec.model} gives no masks"
+    if not has_trace(network):
+        why |= dict.fromkeys(("agreement", "tree"), why_no_trace(network))
     elif silent := routing_without_evidence(network):
         why |= dict.fromkeys(("agreement", "tree"), f"{silent} does not say what children contributed")
     for view in asked or []:
@@ -170,7 +182,10 @@ def _pictures(network: Network, options: argparse.Namespace, label: int | None, 
     batch = dataset.batch(chosen)
     labels = batch.targets.reshape(len(chosen), -1).tolist()
     names = [image_title(dataset, of, number) for of, number in zip(labels, chosen, strict=True)]
-    return Pictures(names, batch.images, label), 0
+    masks = None
+    if network.has_masks and batch.mask_source is not None and dataset.classes == network.classes:
+        masks = target_masks(batch.targets, batch.mask_source, len(network.classes))
+    return Pictures(names, batch.images, label, masks), 0
 
 
 def _class_of(dataset: ImageDataset, name: str) -> int:
@@ -276,6 +291,13 @@ def _tree(network: Network, pictures: Pictures, output: PictureOutput) -> Pictur
         yield name, draw_tree(parsed, one.names[0], class_name, format=output.format, width=output.width)
 
 
+def _masks(network: Network, pictures: Pictures, output: PictureOutput) -> PictureFiles:
+    for name, few in _sheets("masks", pictures):
+        label = None if few.label is None else torch.full((len(few.names), 1), few.label)
+        found = find_masks(network, few.images, few.true_masks, label)
+        yield name, draw_masks(found, few.names, network.classes, format=output.format, width=output.width)
+
+
 def _sheets(view: str, pictures: Pictures) -> Iterator[tuple[str, Pictures]]:
     """Split pictures into sheets, each with a file name; numbered, unless one sheet takes them all."""
     count, each = len(pictures.names), _IMAGES_PER_SHEET[view]
@@ -283,4 +305,4 @@ def _sheets(view: str, pictures: Pictures) -> Iterator[tuple[str, Pictures]]:
     for sheet in range(sheets):
         few = slice(sheet * each, (sheet + 1) * each)
         number = f"-{sheet + 1:0{len(str(sheets))}}" if sheets > 1 or each == 1 else ""
-        yield f"{view}{number}", Pictures(pictures.names[few], pictures.images[few], pictures.label)
+        yield f"{view}{number}", pictures.part(few)

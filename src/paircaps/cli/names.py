@@ -10,17 +10,18 @@ from pathlib import Path
 
 DATASETS = (
     *("affine-glyphs", "affine-mnist", "affnist", "cifar10", "fashion-mnist", "glyphs", "mnist", "multi-glyphs"),
-    *("multi-mnist", "smallnorb", "svhn", "translated-glyphs", "translated-mnist"),
+    *("multi-mnist", "smallnorb", "svhn", "toys", "translated-glyphs", "translated-mnist"),
 )
 DOWNLOADS = ("mnist", "fashion-mnist", "cifar10", "svhn", "smallnorb", "affnist")
 """Datasets with published files."""
 ROUTINGS = ("dynamic", "em", "fm")
 MODELS = (
-    *("capsnet", "capsnet-light", "capsnet-pool", "capsnet-pool-light"),
+    *("caps-segment", "capsnet", "capsnet-light", "capsnet-pool", "capsnet-pool-light"),
     *("fast-caps", "fast-caps-tiny", "fast-pool", "fast-pool-tiny"),
-    *("resnet-caps", "resnet-caps-grid", "resnet-caps-grid-medium", "resnet-caps-grid-small"),
+    *("resnet-caps", "resnet-caps-fine", "resnet-caps-fine-medium", "resnet-caps-fine-small"),
+    *("resnet-caps-grid", "resnet-caps-grid-medium", "resnet-caps-grid-small"),
     *("resnet-caps-medium", "resnet-caps-small"),
-    *("resnet-pool", "resnet-pool-medium", "resnet-pool-small"),
+    *("resnet-pool", "resnet-pool-medium", "resnet-pool-small", "unet-twin"),
 )
 EXPERIMENTS = ("fig4", "fig5", "table1", "table2", "table2-small", "table3", "table5", "table6")
 ALL_EXPERIMENTS = "all"
@@ -28,7 +29,7 @@ FITS = ("crop", "pad", "stretch")
 """Ways to fit a picture into the network's image."""
 TEST_VIEWS = ("none", "flip", "shift", "flip-shift")
 """Views of an image that ``paircaps evaluate`` can average."""
-VIEWS = ("reconstruct", "perturb", "agreement", "tree")
+VIEWS = ("reconstruct", "perturb", "agreement", "tree", "masks")
 """Pictures of ``paircaps explain``."""
 PICTURE_FORMATS = ("png", "svg", "pdf")
 """Formats of these pictures."""

@@ -131,9 +131,13 @@ def _result_line(result: TrainingResult) -> str:
     """Steps and accuracies of a finished training in one line."""
     trained = result.trained
     state = "was finished already," if result.resumed_at is None else "finished"
-    chosen = trained["validation_accuracy"]
-    validation = "" if chosen is None else f"validation {100 * chosen:.2f} %, "
-    test = f"test {100 * trained['test_accuracy']:.2f} % of {trained['test_images']:,} images of {trained['tested_on']}"
+    has_masks = "test_mean_iou" in trained
+    chosen = trained["validation_mean_iou" if has_masks else "validation_accuracy"]
+    kind = "mean IoU " if has_masks else ""
+    validation = "" if chosen is None else f"validation {kind}{100 * chosen:.2f} %, "
+    iou = f"mean IoU {100 * trained['test_mean_iou']:.2f} %, accuracy " if has_masks else ""
+    right = f"{100 * trained['test_accuracy']:.2f} %"
+    test = f"test {iou}{right} of {trained['test_images']:,} images of {trained['tested_on']}"
     test += f" ({trained['note']})" if trained.get("note") else ""
     return (
         f"{result.folder}: {state} after {counted(trained['steps'], 'step')}; {validation}{test} "

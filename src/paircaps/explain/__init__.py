@@ -1,4 +1,4 @@
-"""Inspection of trained networks: reconstructions, pose dimensions, agreement, parse trees and equivariance.
+"""Inspection of trained networks: reconstructions, pose dimensions, agreement, parse trees, masks and equivariance.
 
 Functions return tensors; :mod:`paircaps.explain.plots` draws what they return.
 """
@@ -9,6 +9,7 @@ from paircaps.explain.agreement import Agreement, agreement
 from paircaps.explain.dimensions import Dimension, measure_dimensions
 from paircaps.explain.equivariance import Equivariance, measure_equivariance
 from paircaps.explain.focus import focus
+from paircaps.explain.masks import FoundMasks, find_masks
 from paircaps.explain.perturb import DimensionRanges, Perturbation, dimension_ranges, perturb
 from paircaps.explain.reconstruct import Reconstruction, reconstruct
 from paircaps.explain.trace import Trace, trace
@@ -21,6 +22,7 @@ __all__ = [
     "Dimension",
     "DimensionRanges",
     "Equivariance",
+    "FoundMasks",
     "Level",
     "Perturbation",
     "Reconstruction",
@@ -28,6 +30,7 @@ __all__ = [
     "UprightImages",
     "agreement",
     "dimension_ranges",
+    "find_masks",
     "focus",
     "measure_dimensions",
     "measure_equivariance",

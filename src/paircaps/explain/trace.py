@@ -96,7 +96,19 @@ class Trace:
 
 def has_capsules(network: Network) -> bool:
     """True if the network has capsule layers."""
+    return any(isinstance(layer, CapsuleLayer | ConvCapsuleLayer) for layer in network.modules())
+
+
+def has_trace(network: Network) -> bool:
+    """True if the network is a stack of capsule layers, which contributions can be followed through."""
     return isinstance(network.model, CapsuleModel)
+
+
+def why_no_trace(network: Network) -> str:
+    """Why a network that is no stack of capsules has no agreement to show."""
+    if has_capsules(network):
+        return f"{network.spec.model} is no single stack of capsules, so shares in its classes cannot be followed"
+    return f"{network.spec.model} has no capsules, so it has no agreement to show"
 
 
 def routing_without_evidence(network: Network) -> str | None:
@@ -110,8 +122,8 @@ def routing_without_evidence(network: Network) -> str | None:
 
 
 def has_agreement(network: Network) -> bool:
-    """True if the agreement of a network can be shown: it has capsules, and its routings report contributions."""
-    return has_capsules(network) and routing_without_evidence(network) is None
+    """True if the agreement of a network can be shown: a stack of capsules whose routings report contributions."""
+    return has_trace(network) and routing_without_evidence(network) is None
 
 
 @torch.no_grad()
@@ -123,11 +135,11 @@ def trace(network: Network, images: Tensor) -> Trace:
         images: images as the network takes them, (B, C, H, W).
 
     Raises:
-        PaircapsError: if the network has no capsules, or its routing does not report what children contributed.
+        PaircapsError: if the network is no stack of capsules, or its routing does not say what children contributed.
     """
     model = network.model
     if not isinstance(model, CapsuleModel):
-        raise PaircapsError(f"{network.spec.model} has no capsules, so it has no agreement to show")
+        raise PaircapsError(why_no_trace(network))
     layers = cast(Iterable[CapsuleLayer | ConvCapsuleLayer], model.layers)
     with network.evaluating():
         levels = model.ascend(network.model_input(images))

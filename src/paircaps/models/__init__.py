@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from paircaps.models.base import ImageModel, count_parameters
+from paircaps.models.caps_segment import CapsSegment
 from paircaps.models.capsnet import CapsNet
 from paircaps.models.capsnet_pool import CapsNetPool
 from paircaps.models.capsule_model import CapsuleModel
@@ -23,10 +24,13 @@ from paircaps.models.resnet import ResNetBackbone
 from paircaps.models.resnet_caps import ResNetCapsules
 from paircaps.models.resnet_caps_grid import ResNetGridCapsules
 from paircaps.models.resnet_pool import ResNetPool
+from paircaps.models.segment import MaskModel, Segmentation
+from paircaps.models.unet_twin import UNetTwin
 
 __all__ = [
     "CapsNet",
     "CapsNetPool",
+    "CapsSegment",
     "CapsuleModel",
     "Decoder",
     "DeconvDecoder",
@@ -35,11 +39,14 @@ __all__ = [
     "FastCapsules",
     "FastPool",
     "ImageModel",
+    "MaskModel",
     "PoolingModel",
     "ResNetBackbone",
     "ResNetCapsules",
     "ResNetGridCapsules",
     "ResNetPool",
+    "Segmentation",
+    "UNetTwin",
     "WhiteningStem",
     "count_parameters",
     "create_model",

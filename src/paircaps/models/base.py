@@ -70,6 +70,15 @@ class ImageModel(nn.Module, ABC):
             ValueError: if the images have another size or another number of channels than the model.
             TypeError: if they have another precision, such as uint8.
         """
+        self.require_images(images)
+        return self.capsules(images)
+
+    def require_images(self, images: Tensor) -> None:
+        """Raise an error unless images have a shape and precision that the model takes.
+
+        Args:
+            images: (B, C, H, W), as for a call.
+        """
         require_tensor("images", images, "(batch, channels, height, width)", 4)
         expected = (self.in_channels, *self.image_size)
         fits = images.dim() == 4 and images.shape[1] == self.in_channels
@@ -78,7 +87,6 @@ class ImageModel(nn.Module, ABC):
         dtype = next(self.parameters()).dtype
         if images.dtype != dtype and not autocast_enabled(images):
             raise TypeError(f"images are {images.dtype} and the model is {dtype}; convert one: images.to({dtype})")
-        return self.capsules(images)
 
     def takes(self, height: int, width: int) -> bool:
         """Whether images of a size can be computed on.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
@@ -17,6 +17,8 @@ from paircaps._utils.registry import call_with_options
 from paircaps.functional import Capsules
 from paircaps.models.base import ImageModel, count_parameters
 from paircaps.routing import RoutingFactory
+
+Twin = TypeVar("Twin", bound=ImageModel)
 
 
 class PoolingModel(ImageModel):
@@ -49,12 +51,12 @@ class PoolingModel(ImageModel):
 
 
 def with_parameters_of_twin(
-    pool: Callable[..., PoolingModel], twin: Callable[..., ImageModel], common: Sequence[str]
-) -> Callable[..., PoolingModel]:
-    """Factory of a pooling network whose number of parameters is nearest to that of its capsule twin.
+    pool: Callable[..., Twin], twin: Callable[..., ImageModel], common: Sequence[str]
+) -> Callable[..., Twin]:
+    """Factory of a network without capsules whose number of parameters is nearest to that of its capsule twin.
 
     Args:
-        pool: builds a pooling network from a ``head_width``, in which its number of parameters is linear.
+        pool: builds the network from a ``head_width``, in which its number of parameters is linear.
         twin: builds the capsule network; the factory takes its arguments.
         common: names of the options that both have.
     """
@@ -65,7 +67,7 @@ def with_parameters_of_twin(
         image_size: int | tuple[int, int] = 28,
         routing: str | RoutingFactory = "fm",
         **overrides: Any,
-    ) -> PoolingModel:
+    ) -> Twin:
         shared = {"num_classes": num_classes, "in_channels": in_channels, "image_size": image_size}
         make = partial(pool, **shared, **{name: overrides[name] for name in common if name in overrides})
         with shapes_only():

@@ -6,13 +6,14 @@ from functools import partial
 
 from torch import Tensor
 
+from paircaps._utils.checks import require_bool
 from paircaps.layers.primary import PrimaryCapsules
 from paircaps.models.capsule_model import CapsuleModel
 from paircaps.models.registry import register_model
 from paircaps.models.resnet import ResNetBackbone
 from paircaps.models.resnet_caps import MINIMUM_SIZE, SIZES
 from paircaps.models.stack import capsule_stack
-from paircaps.routing import RoutingFactory, grid_options
+from paircaps.routing import RoutingFactory, fold_options, grid_options
 
 
 class ResNetGridCapsules(CapsuleModel):
@@ -35,6 +36,9 @@ class ResNetGridCapsules(CapsuleModel):
         primary_stride: distance of neighbouring primary capsules in feature maps, which are 4 pixels apart.
         primary_norm: ``"pose"``, ``"channel"`` or None.
         primary_activation: ``"learned"`` or ``"length"``; see PrimaryCapsules.
+        fine: for grids with a capsule at every feature: learned activations begin sparse, the layer that folds the
+            grid takes the routing's options for that (``fold_options``), and its vote matrices begin as large as for
+            one capsule. The models ``resnet-caps-fine`` have this and ``primary_stride=1``.
         transform: ``"vector"``, K² weights for each pair of kinds, or ``"matrix"``, K weights.
         coordinates: ``"add"``, ``"learned"`` or None; see CapsuleLayer.
         vote_norm: ``"pose"``, ``"vote"`` or None.
@@ -61,6 +65,7 @@ class ResNetGridCapsules(CapsuleModel):
         primary_stride: int = 2,
         primary_norm: str | None = "channel",
         primary_activation: str = "learned",
+        fine: bool = False,
         transform: str = "vector",
         coordinates: str | None = "add",
         vote_norm: str | None = "pose",
@@ -69,6 +74,7 @@ class ResNetGridCapsules(CapsuleModel):
         streaming: bool | str = "auto",
     ) -> None:
         super().__init__(num_classes, in_channels, image_size, MINIMUM_SIZE)
+        require_bool(fine=fine)
         self.pose_dim = pose_dim
         self.backbone = ResNetBackbone(in_channels, blocks, widths)
         self.primary = PrimaryCapsules(
@@ -79,6 +85,7 @@ class ResNetGridCapsules(CapsuleModel):
             stride=primary_stride,
             norm=primary_norm,
             activation=primary_activation,
+            sparse=fine and primary_activation == "learned",
             any_size=True,
         )
         self.layers = capsule_stack(
@@ -95,6 +102,8 @@ class ResNetGridCapsules(CapsuleModel):
             share="position",
             coordinates=coordinates,
             conv_kinds=conv_kinds,
+            fold_options=fold_options(routing) if fine else None,
+            start="capsule" if fine else "layer",
         )
 
     @property
@@ -110,3 +119,5 @@ class ResNetGridCapsules(CapsuleModel):
 for _ending, _size in SIZES.items():
     _factory = partial(ResNetGridCapsules, blocks=_size.get("blocks", (8, 8, 8)))  # pyright: ignore[reportArgumentType]
     register_model(f"resnet-caps-grid{_ending}", _factory, pooling_twin=f"resnet-pool{_ending}")
+    _fine = partial(_factory, primary_stride=1, fine=True)
+    register_model(f"resnet-caps-fine{_ending}", _fine, pooling_twin=f"resnet-pool{_ending}")

@@ -26,6 +26,8 @@ def capsule_stack(
     coordinates: str | None = None,
     conv_kinds: Sequence[int] = (),
     hidden_options: dict[str, object] | None = None,
+    fold_options: dict[str, object] | None = None,
+    start: str = "layer",
 ) -> nn.Sequential:
     """Capsule layers, each with a routing of its own.
 
@@ -43,6 +45,8 @@ def capsule_stack(
         coordinates: ``"add"``, ``"learned"`` or None, in the layer that folds the grid; see CapsuleLayer.
         conv_kinds: kinds of capsules of each convolutional capsule layer, below the others.
         hidden_options: further options of the routings below the last layer.
+        fold_options: further options of the routing that folds the grid, below those of ``routing_options``.
+        start: size of the first vote matrices of the layer that folds the grid; see CapsuleLayer.
     """
     require_sizes("hidden_capsules", hidden)
     require_sizes("conv_kinds", conv_kinds)
@@ -70,8 +74,9 @@ def capsule_stack(
             )
         )
         kinds, in_dim = out_kinds, pose_dim
-    in_capsules = (height, width, kinds)
+    in_capsules, fold = (height, width, kinds), fold_options or {}
     for number, out_capsules in enumerate((*hidden, num_classes)):
+        options = below if number < len(hidden) else routing_options
         layers.append(
             CapsuleLayer(
                 in_capsules,
@@ -81,13 +86,14 @@ def capsule_stack(
                 routing=routing,
                 transform=transform,
                 vote_norm=vote_norm,
-                routing_options=below if number < len(hidden) else routing_options,
+                routing_options={**fold, **(options or {})},
                 streaming=streaming,
                 share=share,
                 coordinates=coordinates,
+                start=start,
             )
         )
-        in_capsules, in_dim, share, coordinates = out_capsules, pose_dim, None, None
+        in_capsules, in_dim, share, coordinates, fold, start = out_capsules, pose_dim, None, None, {}, "layer"
     return nn.Sequential(*layers)
 
 

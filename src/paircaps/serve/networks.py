@@ -14,6 +14,7 @@ from typing import Literal, TypeVar
 import torch
 from torch import Tensor
 
+from paircaps._utils.colours import DIGITS, one_colour_each
 from paircaps._utils.extras import require_extra
 from paircaps.data.registry import dataset_metadata, source_metadata
 from paircaps.errors import PaircapsError
@@ -32,6 +33,7 @@ from paircaps.serve.schemas import (
     LARGEST_POSE_VALUE,
     AgreementMap,
     Drawing,
+    MaskOverlay,
     ModelFacts,
     Opinion,
     PredictionResponse,
@@ -102,6 +104,7 @@ class ServedNetwork:
             sliders=None,
             draws=network.decoder is not None,
             agrees=has_agreement(network),
+            segments=network.has_masks,
         )
 
     def index(self, class_name: str) -> int:
@@ -256,7 +259,7 @@ def _predict(served: ServedNetwork, picture: FittedPicture, label: int | None) -
     """Prediction of one network for one picture."""
     network, images = served.network, picture.image.unsqueeze(0)
     traced = trace(network, images) if has_agreement(network) else None
-    capsules = network(images) if traced is None else traced.capsules
+    capsules, masks = network.capsules_and_masks(images) if traced is None else (traced.capsules, None)
     chosen = choose_classes(capsules, label)
     certainty = network.certainty(capsules.activation)
     return PredictionResponse(
@@ -270,6 +273,7 @@ def _predict(served: ServedNetwork, picture: FittedPicture, label: int | None) -
         inverted=picture.inverted,
         reconstruction=_reconstruction(network, capsules, chosen),
         agreement=None if traced is None else _agreement(network, traced, chosen),
+        masks=None if masks is None else _overlay(served, capsules, masks),
         others=[],
     )
 
@@ -301,13 +305,22 @@ def _agreement(network: Network, traced: Trace, chosen: Tensor) -> AgreementMap:
     return AgreementMap(shares=agreement.map[0].tolist(), rows=rows, columns=columns)
 
 
+def _overlay(served: ServedNetwork, capsules: Capsules, masks: Tensor) -> MaskOverlay:
+    """Masks (1, J, H, W) of the most active classes in colours, transparent where there is none."""
+    names = served.most_active_names(capsules.activation)
+    there = (masks[0, [served.index(name) for name in names]] > 0).float()  # (D, H, W)
+    coloured = torch.cat([one_colour_each(there[None, :, None])[0], there.amax(0, keepdim=True)])
+    colours = [DIGITS[number % len(DIGITS)] for number in range(len(names))]
+    return MaskOverlay(classes=names, colours=colours, picture=data_url(coloured))
+
+
 def data_url(image: Tensor) -> str:
-    """Encode an image (C, H, W) in 0..1 as a PNG file in a ``data:`` URL."""
+    """Encode an image (C, H, W) in 0..1 as a PNG file in a ``data:`` URL: grey, colour, or colour and opacity."""
     require_extra("drawing pictures", "PIL")
     from PIL import Image
 
     pixels = (image.clamp(0, 1) * 255).round().to(torch.uint8)
-    pixels = pixels if len(pixels) in (1, 3) else pixels[:1]  # of channels that are not colours, the first
+    pixels = pixels if len(pixels) in (1, 3, 4) else pixels[:1]  # of channels that are not colours, the first
     file = io.BytesIO()
     Image.fromarray(pixels.permute(1, 2, 0).squeeze(-1).numpy()).save(file, "PNG", compress_level=1)
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -57,6 +57,7 @@ class ModelFacts(BaseModel):
     )
     draws: bool = Field(description="true if it has a decoder, which reconstructs pictures")
     agrees: bool = Field(description="true if it has capsules, whose agreement can be shown")
+    segments: bool = Field(description="true if it says which pixel belongs to which class")
 
 
 class Models(BaseModel):
@@ -74,6 +75,17 @@ class AgreementMap(BaseModel):
     )
     rows: list[float] = Field(description="centre of each row, in pixels of the network's image")
     columns: list[float] = Field(description="centre of each column, in pixels of the network's image")
+
+
+class MaskOverlay(BaseModel):
+    """Which pixel of a picture belongs to which class."""
+
+    classes: list[str] = Field(description="classes whose masks are shown, those that the network predicts")
+    colours: list[str] = Field(description="colour of each of them, such as #ff9628; where two overlap it is their sum")
+    picture: str = Field(
+        description="masks in these colours, transparent elsewhere, in the size of the network's image: "
+        "a PNG file as a data: URL"
+    )
 
 
 class Opinion(BaseModel):
@@ -103,6 +115,7 @@ class PredictionResponse(BaseModel):
         description="reconstruction from that pose: a PNG file as a data: URL; null without a decoder"
     )
     agreement: AgreementMap | None = Field(description="origin of the activation in the picture; null without capsules")
+    masks: MaskOverlay | None = Field(description="which pixel belongs to which class; null of a network without masks")
     others: list[Opinion] = Field(description="predictions of all other networks, if compare was true")
 
 

@@ -17,7 +17,7 @@ from paircaps.losses import Objective
 from paircaps.model_files import contiguous
 from paircaps.models import ImageModel
 from paircaps.network import Network, NetworkSpec, Preparation
-from paircaps.training.datasets import Datasets, augmentation
+from paircaps.training.datasets import Datasets, augmentation, require_masks
 from paircaps.training.distributed import Processes
 from paircaps.training.recipe import Recipe, Run, options_of
 from paircaps.training.schedule import images_per_step, steps_per_epoch
@@ -75,6 +75,7 @@ def build_objective(recipe: Recipe, datasets: Datasets, device: torch.device) ->
             network = Network(network_spec(recipe, datasets.train))
     except (TypeError, ValueError) as error:
         raise RecipeError(f"model: {error}") from None
+    _require_masks_fit(recipe, network, datasets.train)
     try:
         objective = Objective(network, recipe.loss)
     except ValueError as error:
@@ -83,6 +84,19 @@ def build_objective(recipe: Recipe, datasets: Datasets, device: torch.device) ->
     network.spec = replace(network.spec, certainty=certainty)
     set_norm_momentum(network, recipe.train.norm_momentum)
     return objective.to(device, memory_format=memory_format(recipe, network))  # pyright: ignore[reportCallIssue]
+
+
+def _require_masks_fit(recipe: Recipe, network: Network, dataset: ImageDataset) -> None:
+    """Raise an error if a network with masks is trained without them, or on images that another network is for."""
+    require_masks(network, dataset)
+    if not network.has_masks:
+        return
+    if augmentation(recipe.augment) is not None:
+        raise RecipeError("augment: a segmentation network learns masks, which would not be augmented with the images")
+    if recipe.train.sizes:
+        raise RecipeError(
+            "train.sizes: a segmentation network learns masks, which would not be resized with the images"
+        )
 
 
 def fit_network(network: Network, images: ImageDataset, processes: Processes) -> None:

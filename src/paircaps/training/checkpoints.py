@@ -25,6 +25,7 @@ from torch import Tensor
 
 from paircaps._utils.files import sync_folder, write_synced
 from paircaps.errors import CheckpointError, TrainingError
+from paircaps.layers import CapsuleLayer, ConvCapsuleLayer
 from paircaps.training.distributed import Processes
 from paircaps.training.logging import MetricsFile
 from paircaps.training.recipe import Run
@@ -37,6 +38,7 @@ from paircaps.training.run_folder import (
     remove_leftovers,
 )
 from paircaps.training.state import Counters, State, evaluated_part
+from paircaps.votes.kernels.choice import path_on
 
 TENSORS, FACTS, SUMS = "state.safetensors", "state.json", "SHA256SUMS"
 _MOST_THREADS = 4096
@@ -155,6 +157,8 @@ def _require_facts(facts: object) -> None:
             raise ValueError(f"{FACTS}: {name!r} is missing")
         if type(facts[name]) is not kind:
             raise ValueError(f"{FACTS}: {name} is {facts[name]!r:.100}")
+    if not isinstance(facts.get("kernel", ""), str):
+        raise ValueError(f"{FACTS}: kernel is {facts['kernel']!r:.100}")
     if not 1 <= facts["threads"] <= _MOST_THREADS:
         raise ValueError(f"{FACTS}: threads must be from 1 to {_MOST_THREADS:,}, got {facts['threads']!r:.100}")
     try:
@@ -245,6 +249,7 @@ class CheckpointManager:
             "data": self.data_facts,
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
+            "kernel": self._path_of_votes(),
         }
         return Checkpoint.pack(self.state.tensors(), facts)
 
@@ -291,10 +296,13 @@ class CheckpointManager:
         if self.settings.chooses_threads:
             torch.set_num_threads(facts["threads"])
         threads = torch.get_num_threads()
-        if facts["threads"] != threads or facts["torch"] != torch.__version__:
+        here = self._path_of_votes()
+        path = facts.get("kernel", here and "tiles")  # older checkpoints were made when there was no other path
+        if (facts["threads"], facts["torch"], path) != (threads, torch.__version__, here):
+            votes = ("", "") if path == here else (f" and summed votes by {path}", f", by {here}")
             warnings.warn(
-                f"this run had {facts['threads']} threads of torch {facts['torch']}, now {threads} of "
-                f"{torch.__version__}: it goes on, but not to the very same bits",
+                f"this run had {facts['threads']} threads of torch {facts['torch']}{votes[0]}, now {threads} of "
+                f"{torch.__version__}{votes[1]}: it goes on, but not to the very same bits",
                 stacklevel=2,
             )
         try:
@@ -306,6 +314,12 @@ class CheckpointManager:
                 "--fresh, or another folder, starts over"
             ) from None
         self._saved = (self.state.counters.step, self.state.counters.evaluated)
+
+    def _path_of_votes(self) -> str:
+        """The path by which votes are summed here; empty for a network without capsule layers."""
+        network = self.state.network
+        has_votes = any(isinstance(module, CapsuleLayer | ConvCapsuleLayer) for module in network.modules())
+        return path_on(next(network.parameters()).device.type) if has_votes else ""
 
     def best_weights(self) -> tuple[int, dict[str, Tensor]]:
         """Step and weights of the best validation; of the last step without validation or if they are damaged."""

@@ -82,7 +82,7 @@ def load_datasets(settings: Data) -> Datasets:
     name = tested_name(settings)
     test = open_dataset(name, "test", settings.folder, _with_on_error(name, settings, tested_options(settings)))
     _require_alike(whole, test)
-    if len(whole.classes) < 2:
+    if len(whole.classes) < 2 and not whole.info.made_for_masks:  # a mask of one class tells it from all around it
         alone = ", ".join(map(repr, whole.classes))
         raise RecipeError(f"data.name: {whole!r} has one class alone, {alone}: there is nothing to tell apart")
     train, validation = hold_back(whole, settings.validation, settings.seed, settings.splits_by_class)
@@ -256,6 +256,20 @@ def require_classes(network: Network, dataset: ImageDataset) -> None:
         )
 
 
+def require_masks(network: Network, dataset: ImageDataset) -> None:
+    """Raise an error if a network learns masks and the images have none, or masks alone tell what is in them."""
+    if network.has_masks and not dataset.has_masks:
+        raise RecipeError(
+            f"model.name: {network.spec.model} learns masks, and {dataset!r} has none; multi-mnist and multi-glyphs "
+            "have them, and a folder of pictures with data.options.masks"
+        )
+    if dataset.info.made_for_masks and not network.has_masks:
+        raise RecipeError(
+            f"model.name: {network.spec.model} classifies images, and {dataset!r} has masks in place of classes; "
+            "caps-segment and unet-twin learn masks"
+        )
+
+
 def require_fitting(network: Network, dataset: ImageDataset) -> None:
     """Raise an error if the network cannot be evaluated on the dataset: by shape, labels per image or classes."""
     require_shape(network, dataset)
@@ -265,3 +279,4 @@ def require_fitting(network: Network, dataset: ImageDataset) -> None:
             f"{network.spec.labels_per_image}"
         )
     require_classes(network, dataset)
+    require_masks(network, dataset)

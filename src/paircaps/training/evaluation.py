@@ -1,4 +1,4 @@
-"""Evaluation of a network: accuracy, accuracy of each class, confusion matrix, loss and calibration error.
+"""Evaluation of a network: accuracy, accuracy of each class, confusion matrix, loss, calibration error, IoU of masks.
 
 A new metric needs four lines, all in this file:
 
@@ -28,7 +28,7 @@ from paircaps._utils.checks import require_choice
 from paircaps.data import Batch, ImageDataset, Loader
 from paircaps.data.augment import padded_images
 from paircaps.layers.norms import settling
-from paircaps.losses import Objective, is_right
+from paircaps.losses import MaskPair, Objective, is_right
 from paircaps.training.distributed import Processes, synchronise_norms
 from paircaps.training.recipe import Evaluate
 
@@ -66,6 +66,10 @@ class Evaluation:
         drawing_error: mean over the images of the squared error of the reconstruction, summed over its pixels. The
             pose is that of the most active class, with two labels those of the labels; None without a decoder.
         plain_accuracy: accuracy on the images alone; None where no other views are averaged anyway.
+        mean_iou: mean over the classes of ``iou_per_class``; None of a network without masks.
+        iou_per_class: intersection over union of each class by its name: pixels of all images that are in the found
+            and in the true mask, divided by those that are in one of the two at least. Masks are those of the images
+            alone, found where the logit is above zero. None for a class that is in neither.
     """
 
     images: int
@@ -78,6 +82,13 @@ class Evaluation:
         metadata=_printed("drawing error", "{:.2f}", remark="squared, summed over the pixels of an image")
     )
     plain_accuracy: float | None = field(metadata=_printed("without other views", "{:.2f} %", 100))
+    mean_iou: float | None = field(default=None, metadata=_printed("mean IoU", "{:.2f} %", 100))
+    iou_per_class: dict[str, float | None] | None = None
+
+    @property
+    def score(self) -> float:
+        """Mean IoU of a network with masks, accuracy of others, by which the best epoch is chosen."""
+        return self.accuracy if self.mean_iou is None else self.mean_iou
 
     def as_dict(self) -> dict[str, object]:
         """All metrics by name, for JSON."""
@@ -113,7 +124,8 @@ class EvaluatedBatch:
         labels: (B,) class indices, or (B, D).
         loss: sum of the losses of the images.
         reconstruction_error: sum of the squared errors of the reconstructions; 0 without a decoder.
-        loss_name: ``"cross-entropy"`` or ``"margin"``.
+        loss_name: ``"cross-entropy"``, ``"margin"`` or ``"mask"``.
+        masks: masks of the images alone, found and true, (B, J, H, W) of bool; None of a network without masks.
     """
 
     activation: Tensor
@@ -122,6 +134,7 @@ class EvaluatedBatch:
     loss: float
     reconstruction_error: float
     loss_name: str
+    masks: MaskPair | None = None
 
     @property
     def confidence(self) -> Tensor:
@@ -149,6 +162,9 @@ class EvaluationCounts:
         self.reconstruction_error = zeros(())
         self.images_of_class = zeros(classes)  # images that show each class
         self.found_of_class = zeros(classes)  # those of them where it is among the most active classes
+        # pixels of all images that are in both the found and the true mask of each class, and in one at least:
+        self.intersection_of_class = zeros(classes)
+        self.union_of_class = zeros(classes)
         # with one label per image:
         self.confusion = zeros(classes, classes)  # images of each class (row) by most active class (column)
         self.confidence_of_bin = zeros(BINS)  # sum of the confidence of the images in each bin of confidence
@@ -163,6 +179,10 @@ class EvaluationCounts:
         self.reconstruction_error += batch.reconstruction_error
         self.right_of_plain += is_right(batch.plain_activation, batch.labels).sum()
         self._add_classes(batch)
+        if batch.masks is not None:
+            found, true = batch.masks
+            self.intersection_of_class += (found & true).sum((0, 2, 3))
+            self.union_of_class += (found | true).sum((0, 2, 3))
         if batch.labels.dim() == 1:
             self._add_confusion(batch)
             self._add_confidence(batch, right)
@@ -204,6 +224,8 @@ def _evaluation(counters: EvaluationCounts, objective: Objective, dataset: Image
     class_accuracies = [found / count if count else None for count, found in of_class]
     # |mean confidence − accuracy| of each bin, weighted by its share of the images
     calibration_error = (counters.confidence_of_bin - counters.right_of_bin).abs().sum().item() / images
+    ious = _ious(counters) if objective.network.has_masks else None
+    known = [iou for iou in ious or [] if iou is not None]
     return Evaluation(
         images=int(images),
         accuracy=counters.right.item() / images,
@@ -213,7 +235,15 @@ def _evaluation(counters: EvaluationCounts, objective: Objective, dataset: Image
         calibration_error=calibration_error if one_label else None,
         drawing_error=counters.reconstruction_error.item() / images if has_decoder else None,
         plain_accuracy=counters.right_of_plain.item() / images if views != "none" else None,
+        mean_iou=None if ious is None else sum(known) / max(1, len(known)),
+        iou_per_class=None if ious is None else dict(zip(dataset.classes, ious, strict=True)),
     )
+
+
+def _ious(counters: EvaluationCounts) -> list[float | None]:
+    """Intersection over union of each class; None for one without pixels."""
+    pairs = zip(counters.intersection_of_class.tolist(), counters.union_of_class.tolist(), strict=True)
+    return [intersection / union if union else None for intersection, union in pairs]
 
 
 # --- views of an image -----------------------------------------------------------------------------------------------
@@ -328,12 +358,13 @@ def _evaluate_batch(
     """
     network, labels = objective.network, batch.targets
     images = batch.images.contiguous(memory_format=memory_format)
-    capsules = network(images)
+    capsules, found = network.capsules_and_masks(images)
+    masks = None if found is None else MaskPair(found, objective.target_masks(labels, batch.mask_source))
     activation = VIEWS[views](lambda seen: network(seen).activation, images, capsules.activation)
     reconstruction = None
     if network.decoder is not None:
         reconstruction = network.decoder(capsules, labels if labels.dim() == 2 else None)
-    losses = objective.losses(activation, labels, reconstruction, batch.reconstruction_target).double()
+    losses = objective.losses(activation, labels, reconstruction, batch.reconstruction_target, masks).double()
     return EvaluatedBatch(
         activation=activation.cpu(),
         plain_activation=capsules.activation.cpu(),
@@ -341,6 +372,7 @@ def _evaluate_batch(
         loss=float(losses.total),
         reconstruction_error=float(losses.squared_error),
         loss_name=objective.loss_name,
+        masks=None if masks is None else MaskPair(*(part.cpu() > 0 for part in masks)),
     )
 
 
@@ -388,8 +420,8 @@ class Evaluator:
         with settling(self.objective):
             for _, batch in zip(range(self.settings.settle), self.loader.epoch(0), strict=False):
                 self.between()
-                images = batch.images.contiguous(memory_format=self.memory_format)
-                self.objective(images, batch.targets, batch.reconstruction_target)
+                images, *others = batch.learned
+                self.objective(images.contiguous(memory_format=self.memory_format), *others)
 
     def evaluate(self, dataset: ImageDataset) -> Evaluation:
         """Metrics of the loaded weights on a dataset."""

@@ -118,6 +118,8 @@ def _epoch_line(row: Mapping[str, Any]) -> str:
     if "validation_loss" in row:
         loss, accuracy = row["validation_loss"], 100 * row["validation_accuracy"]
         text += f"; validation loss {loss:.4f}, accuracy {accuracy:.2f} %"
+    if "validation_mean_iou" in row:
+        text += f", mean IoU {100 * row['validation_mean_iou']:.2f} %"
     return text
 
 

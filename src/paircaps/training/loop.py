@@ -40,7 +40,7 @@ from paircaps.training.assemble import (
 from paircaps.training.checkpoints import CheckpointManager
 from paircaps.training.datasets import Datasets, load_datasets
 from paircaps.training.distributed import Processes, is_lost_peer, joined_processes, synchronise_norms
-from paircaps.training.evaluation import Evaluator
+from paircaps.training.evaluation import Evaluation, Evaluator
 from paircaps.training.failure import save_failure
 from paircaps.training.logging import ProgressDisplay, RunLog
 from paircaps.training.optimiser import create_optimiser
@@ -175,6 +175,15 @@ def _finished(folder: RunFolder) -> bytes:
         except (ModelFileError, KeyError) as error:
             warnings.warn(f"{error}; the model is made again from the checkpoints", stacklevel=2)
     return json.dumps(trained).encode()
+
+
+def _iou_facts(best: float | None, evaluation: Evaluation) -> dict[str, Any]:
+    """What section ``trained`` says of masks: mean IoU in validation and test, and that of each class."""
+    return {
+        "validation_mean_iou": best,
+        "test_mean_iou": evaluation.mean_iou,
+        "test_iou_per_class": evaluation.iou_per_class,
+    }
 
 
 class Training:
@@ -312,7 +321,8 @@ class Training:
             evaluation = self.evaluator.evaluate(self.datasets.validation)
             self._require_finite("validation", evaluation.loss)
             row |= {"validation_loss": evaluation.loss, "validation_accuracy": evaluation.accuracy}
-            score = (evaluation.accuracy, -evaluation.loss)
+            row |= {} if evaluation.mean_iou is None else {"validation_mean_iou": evaluation.mean_iou}
+            score = (evaluation.score, -evaluation.loss)
             if counters.best is None or score > counters.best:
                 counters.best, counters.best_step = score, counters.step
         self.log.log_epoch(row)
@@ -345,6 +355,7 @@ class Training:
         self.log.log_row("test", {"weights_of_step": step, **evaluation.numbers()})
 
         # save the model: from now on the run is finished
+        best = counters.best[0] if counters.best and step == counters.best_step else None
         trained = {
             "dataset": self.recipe.data.name,
             "tested_on": self.datasets.test.info.name,
@@ -352,8 +363,9 @@ class Training:
             "seed": self.recipe.train.seed,
             "steps": counters.step,
             "weights_of_step": step,
-            "validation_accuracy": counters.best[0] if counters.best and step == counters.best_step else None,
+            "validation_accuracy": best if evaluation.mean_iou is None else None,
             "test_accuracy": evaluation.accuracy,
+            **({} if evaluation.mean_iou is None else _iou_facts(best, evaluation)),
             "test_loss": evaluation.loss,
             "test_images": evaluation.images,
             "skipped_pictures": len(self.datasets.skipped),

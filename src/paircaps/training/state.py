@@ -61,7 +61,7 @@ class Counters:
         step: number of steps done.
         evaluated: step of the last validation; -1 before the first.
         best_step: step of the best validation; -1 before the first.
-        best: accuracy of the best validation and, to decide between equal ones, its negative loss.
+        best: accuracy of the best validation, or mean IoU, and to decide between equal ones its negative loss.
         window: sums since the last row ``step`` of the metrics.
         epoch: sums since the last validation.
         scale: factor of the loss under fp16.

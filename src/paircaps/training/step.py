@@ -105,8 +105,7 @@ class Stepper:
             Sums over the share of this process: loss, the reconstruction's part of it, images that are right.
         """
         count = self.recipe.train.accumulate
-        tensors = batch.images, batch.targets, batch.reconstruction_target
-        parts = list(zip(*(tensor.tensor_split(count) for tensor in tensors), strict=True))
+        parts = list(zip(*(tensor.tensor_split(count) for tensor in batch.learned), strict=True))
         if self.processes.world_size == 1:
             parts = [part for part in parts if len(part[0])]
         # mean over all images: gradients are averaged over the processes, each of which sums over its own share
@@ -121,8 +120,8 @@ class Stepper:
         return loss, drawing, right
 
     def _to_device(self, part: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        images, labels, originals = (tensor.to(self.device) for tensor in part)
-        return images.contiguous(memory_format=self.format), labels, originals
+        images, *others = (tensor.to(self.device) for tensor in part)
+        return images.contiguous(memory_format=self.format), *others
 
     def _autocast(self) -> Any:
         half = HALF.get(self.recipe.train.precision)

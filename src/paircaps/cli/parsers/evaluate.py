@@ -41,5 +41,12 @@ def declare_predict(parser: CommandParser) -> None:
     parser.add_argument("folder", type=path, metavar="DIR", help="folder of the run: the --out of its training")
     parser.add_argument("files", nargs="+", metavar="FILE", help="pictures, folders of them, or - for standard input")
     add_fitting(parser)
+    parser.add_argument(
+        "--masks",
+        type=path,
+        metavar="DIR",
+        help="folder for the masks of a segmentation network, NAME-mask.png each: the index of a pixel is its class, "
+        "counted from 1, and 0 is nothing; where classes overlap, the more certain one",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON, one object per line")
     parser.set_defaults(run="evaluate:run_predict")

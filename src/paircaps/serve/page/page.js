@@ -3,8 +3,8 @@
 import { Pad, isLight, smaller } from "/pad.js";
 import { sliders } from "/sliders.js";
 import { copy, fileName, save, snapshot } from "/snapshot.js";
-import { $, bars, element, map, others, pen, percent } from "/view.js";
-import { certaintyNote, invitation, trainedNote, words } from "/words.js";
+import { $, bars, element, map, masks, others, pen, percent } from "/view.js";
+import { certaintyNote, invitation, masksNote, trainedNote, words } from "/words.js";
 
 const state = {
   models: [],
@@ -79,6 +79,7 @@ const ask = latest("says", async () => {
     pad.paint(answer.inverted);
     $("invert").checked = answer.inverted;
   }
+  if (answer.masks) answer.masks.image = await pictureOf(answer.masks.picture);
   // ignore an answer for another network, another class, or a drawing that was cleared meanwhile
   if (!pad.empty && state.model === model && state.label === label) show(answer);
 }, () => show(null));
@@ -158,12 +159,15 @@ function showMap() {
   const { model, answer } = state;
   $("undo").disabled = pad.past.length === 0;
   if (!model) return;
-  const shown = $("show-map").checked && answer?.agreement;
+  const shown = $("show-map").checked;
   [$("map").width, $("map").height] = [pad.canvas.width, pad.canvas.height];
-  map($("map"), shown ? answer.agreement : null, pad.pixel);
+  map($("map"), shown ? answer?.agreement : null, pad.pixel);
+  if (shown && answer?.masks) masks($("map"), answer.masks.image, pad.pixel);
   pen($("map"), pad.pen, 24);
-  $("map-label").hidden = !model.agrees;
-  if (!model.agrees) $("map-note").textContent = words(model).noMap;
+  $("map-label").hidden = !model.agrees && !model.segments;
+  $("map-label").lastChild.textContent = model.segments ? " show masks" : " show agreement";
+  if (model.segments) $("map-note").textContent = answer ? masksNote(answer.masks) : "";
+  else if (!model.agrees) $("map-note").textContent = words(model).noMap;
   else $("map-note").textContent = answer ? words(model).map(answer.looked_at) : "";
 }
 

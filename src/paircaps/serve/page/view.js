@@ -1,4 +1,4 @@
-// Parts of the page that show an answer: bars of classes, other networks, the agreement map.
+// Parts of the page that show an answer: bars of classes, other networks, the agreement map, masks.
 
 const FOR = [255, 122, 24];
 const AGAINST = [47, 143, 255];
@@ -50,7 +50,7 @@ export function others(list, names, chosen) {
     let differ = 0;
     for (const { model, classes, certainty } of answer.others) {
       const { item, fill, value } = rows.get(model);
-      const different = classes.join() !== answer.classes.join();
+      const different = classes.toSorted().join() !== answer.classes.toSorted().join(); // of two classes, in any order
       fill.style.transform = `scaleX(${certainty})`;
       value.textContent = `${classes.join(" + ")} (${percent(certainty)})`;
       item.classList.toggle("different", different);
@@ -94,6 +94,18 @@ export function map(canvas, agreement, scale) {
     width * stepX * scale,
     height * stepY * scale,
   );
+}
+
+// Draws masks over the drawing, pixel by pixel of the network's image. The drawing is dimmed below them, so that white is
+// where two masks overlap, and ink that belongs to none of them is grey.
+export function masks(canvas, image, scale) {
+  const context = canvas.getContext("2d");
+  context.fillStyle = "rgba(0, 0, 0, 0.6)";
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.imageSmoothingEnabled = false;
+  context.globalAlpha = 0.85;
+  context.drawImage(image, 0, 0, image.width * scale, image.height * scale);
+  context.globalAlpha = 1;
 }
 
 const step = (centres) => (centres.length > 1 ? centres[1] - centres[0] : 2 * Math.max(centres[0], 1));

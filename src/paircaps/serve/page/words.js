@@ -36,7 +36,25 @@ export const certaintyNote = ({ certainty }) =>
     ? "The numbers are certainties, each of its own: they need not add up to 100\u00a0%."
     : "The numbers are certainties, and add up to 100\u00a0%.";
 
-export const words = (model) => (model.routing === null ? POOLING : CAPSULES);
+// What networks with masks call it otherwise.
+const SEGMENTING = {
+  kind: ({ model, routing }) => (routing === null ? `${model}, a segmentation network` : `${model} with ${routing} routing`),
+  bars: "A certainty is the mean over the pixels of the mask of a class.",
+  noMap: "",
+};
+
+export function words(model) {
+  const said = model.routing === null ? POOLING : CAPSULES;
+  return model.segments ? { ...said, ...SEGMENTING } : said;
+}
+
+const COLOURS = { "#ff9628": "orange", "#288cff": "blue", "#3cc864": "green", "#dc50c8": "pink" };
+
+// Which colour is which class.
+export function masksNote({ classes, colours }) {
+  const named = classes.map((name, place) => `${COLOURS[colours[place]]} the pixels of ${name}`).join(", ");
+  return `The masks: ${named}${classes.length > 1 ? ", white those of both" : ""}.`;
+}
 
 const FOLLOWED = {
   x: ["mostly left–right", "moved left or right"],
@@ -75,7 +93,8 @@ export function trainedNote({ digits, trained_on: dataset }) {
 }
 
 // What the empty board says.
-export function invitation({ digits, classes }) {
+export function invitation({ digits, classes, segments, labels_per_image: several }) {
   if (!classes.every((name) => /^[0-9]$/.test(name))) return "draw,\nor choose a picture";
+  if (segments && several > 1) return "draw two digits\nover each other";
   return `draw a ${digits === "printed" ? "printed " : ""}digit,\nor press a key from 0 to 9`;
 }

@@ -27,13 +27,13 @@ _REQUIRED_NUMBERS = {
     "epoch": ("step", "epoch", "train_loss", "train_accuracy"),
     "test": ("step", "accuracy", "loss"),
 }
-_OPTIONAL_NUMBERS = ("validation_loss", "validation_accuracy", "plain_accuracy")
+_OPTIONAL_NUMBERS = ("validation_loss", "validation_accuracy", "validation_mean_iou", "plain_accuracy", "mean_iou")
 """Numbers that a row of metrics must have, by its kind, and numbers that any row may have."""
 
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """A run. Accuracies are in 0..1.
+    """A run. Accuracies and IoUs are in 0..1.
 
     Args:
         name: short name, unique among the runs that are compared.
@@ -47,6 +47,7 @@ class ComparedRun:
         parameters: number of trained weights of the model, without its decoder; None while it is not finished.
         accuracy: of the test; None while it is not finished.
         plain_accuracy: of the test without other views of the images; None where none were averaged.
+        mean_iou: mean IoU of the test, of a network with masks; None of others.
         loss: of the test.
         validation_accuracy: of the weights that were tested; of the last validation while it is not finished; None
             without any.
@@ -70,6 +71,7 @@ class ComparedRun:
     parameters: int | None
     accuracy: float | None
     plain_accuracy: float | None
+    mean_iou: float | None
     loss: float | None
     validation_accuracy: float | None
     validation_loss: float | None
@@ -128,6 +130,7 @@ def read_run(name: str, path: Path) -> ComparedRun:
         parameters=count_parameters(load_without_weights(path).model) if is_finished else None,
         accuracy=test.get("accuracy"),
         plain_accuracy=test.get("plain_accuracy"),
+        mean_iou=test.get("mean_iou"),
         loss=test.get("loss"),
         validation_accuracy=validation.get("validation_accuracy"),
         validation_loss=validation.get("validation_loss"),

@@ -22,6 +22,10 @@ INTRO = (
 )
 """What the numbers in a table are."""
 
+INTRO_OF_MASKS = (
+    "Mean IoU is the mean over the classes of intersection over union of the found and the true masks, in percent."
+)
+
 
 # --- columns ---------------------------------------------------------------------------------------------------------
 
@@ -42,8 +46,9 @@ class ComparedColumn:
 
 
 def finished_columns(groups: Sequence[SeedGroup]) -> list[ComparedColumn]:
-    """Columns of the table of finished runs; other views have one if an accuracy was averaged over them."""
+    """Columns of the table of finished runs; mean IoU has one if a network has masks, other views if any were used."""
     views = [ComparedColumn("without other views", lambda group: _percent(group, _plain_accuracy), 4)]
+    masks = [ComparedColumn("mean IoU", lambda group: _percent(group, lambda run: run.mean_iou))]
     return [
         ComparedColumn("run", lambda group: group.name),
         ComparedColumn("network", lambda group: group.network, 3),
@@ -51,6 +56,7 @@ def finished_columns(groups: Sequence[SeedGroup]) -> list[ComparedColumn]:
         ComparedColumn("n", lambda group: str(len(group.finished))),
         ComparedColumn("seeds", lambda group: ", ".join(str(run.seed) for run in group.finished), 2),
         ComparedColumn("accuracy", lambda group: _percent(group, lambda run: run.accuracy)),
+        *(masks if any(run.mean_iou is not None for group in groups for run in group.finished) else []),
         *(views if any(run.plain_accuracy is not None for group in groups for run in group.finished) else []),
         ComparedColumn("validation", lambda group: _mean(group, lambda run: run.validation_accuracy, 100, 2), 1),
         ComparedColumn("loss", lambda group: _mean(group, lambda run: run.loss, 1, 4)),
@@ -122,8 +128,11 @@ _UNITS = (("h", 3600, 4 * 3600), ("min", 60, 120), ("s", 1, 0))
 
 def as_markdown(comparisons: Sequence[Comparison]) -> str:
     """Tables as Markdown, with all columns."""
-    lines = ["# Runs compared", "", f"`paircaps compare RUN ...`. {INTRO}", ""]
     finished = [(comparison.data, group) for comparison in comparisons for group in comparison.finished]
+    masks = (
+        f" {INTRO_OF_MASKS}" if any(run.mean_iou is not None for _, group in finished for run in group.finished) else ""
+    )
+    lines = ["# Runs compared", "", f"`paircaps compare RUN ...`. {INTRO}{masks}", ""]
     if finished:
         lines += _markdown_rows(finished_columns([group for _, group in finished]), finished)
     unfinished = [(comparison.data, run) for comparison in comparisons for run in comparison.unfinished]
@@ -185,6 +194,7 @@ def _group_as_dict(group: SeedGroup) -> dict[str, Any]:
     numbers: dict[str, Callable[[ComparedRun], float | None]] = {
         "accuracy": lambda run: run.accuracy,
         "plain_accuracy": _plain_accuracy,
+        "mean_iou": lambda run: run.mean_iou,
         "validation_accuracy": lambda run: run.validation_accuracy if run.is_finished else None,
         "loss": lambda run: run.loss,
     }
@@ -219,6 +229,7 @@ def _facts(run: ComparedRun) -> dict[str, Any]:
         "seed": run.seed,
         "accuracy": run.accuracy,
         "plain_accuracy": run.plain_accuracy,
+        "mean_iou": run.mean_iou,
         "loss": run.loss,
         "validation_accuracy": run.validation_accuracy,
         "validation_loss": run.validation_loss,

@@ -23,6 +23,9 @@ _SHIPPED = resources.files("paircaps.training.recipes")
 _BASE = "base"
 """Key of a recipe that names the recipe whose values it changes."""
 
+_MASKS = "masks"
+"""Option of a folder of pictures that names the folder of their masks."""
+
 
 _REGISTERED: Registry[Path | str] = Registry("recipe")
 
@@ -114,11 +117,23 @@ def with_absolute_paths(tree: RecipeTree, folder: Path) -> RecipeTree:
         for key, value in data.items()
         if key in ("name", "test", "folder") and isinstance(value, str) and _is_data_path(key, value)
     }
-    return {**tree, "data": {**data, **paths}}
+    options = {
+        key: {**data[key], _MASKS: str((folder / Path(data[key][_MASKS]).expanduser()).resolve())}
+        for key in ("options", "test_options")
+        if _has_path_of_masks(data, data.get(key))
+    }
+    return {**tree, "data": {**data, **paths, **options}}
 
 
 def _is_data_path(key: str, value: str) -> bool:
     return bool(value) and (key == "folder" or folder_path(value) is not None)
+
+
+def _has_path_of_masks(data: Mapping[str, Any], options: object) -> bool:
+    """Whether options of a dataset name a folder of masks, which a folder of pictures has."""
+    if not isinstance(options, Mapping) or not isinstance(value := options.get(_MASKS), str) or not value:
+        return False
+    return any(isinstance(place, str) and _is_data_path("name", place) for place in (value, data.get("name")))
 
 
 def _registered(name: str | Path) -> Path | str | None:
