@@ -5,6 +5,8 @@ import pytest
 import torch
 
 from paircaps.data import registry
+from paircaps.votes.kernels import choice
+from paircaps.votes.kernels.native import library_problem
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +28,15 @@ def fresh_compiler():
     torch.compiler.reset()
     yield
     torch.compiler.reset()
+
+
+@pytest.fixture(params=["c", "tiles"])
+def path(request):
+    """Each path of the sums of votes in turn; without a compiler, the tests of the C kernel are skipped."""
+    if request.param == "c" and (problem := library_problem()):
+        pytest.skip(f"no C kernel: {problem}")
+    with choice.only(request.param):
+        yield request.param
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,7 @@ WHEN_USED = {
     SOURCE / "_utils" / "figures.py": {"matplotlib"},
     SOURCE / "pictures.py": {"PIL"},
     SOURCE / "network.py": {"PIL"},
+    SOURCE / "votes" / "kernels" / "triton_code.py": {"triton"},
 }
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 

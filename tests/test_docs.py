@@ -112,6 +112,9 @@ def test_every_key_that_a_run_writes_is_documented_and_no_other(tmp_path):
     }
     train(load_recipe("glyphs", sections), tmp_path)
     found = keys_by_kind(tmp_path / "metrics.jsonl", lambda row: row["kind"])
+    masks = {"train": sections["train"], "data": sections["data"], "run": sections["run"], "evaluate": {"settle": 1}}
+    train(load_recipe("segment-glyphs", masks), tmp_path / "masks")
+    found |= keys_by_kind(tmp_path / "masks" / "metrics.jsonl", lambda row: row["kind"])
     assert found == expand(documented_keys("Keys of metrics.jsonl"), ["step", "epoch", "test"])
     places = ["start", "step", "end"]
     found = keys_by_kind(tmp_path / "timing.jsonl", lambda row: next(place for place in places if place in row))

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         list_routings,
         register_routing,
     )
+    from paircaps.votes.kernels.choice import kernels
 
 __version__ = "0.1.0"
 
@@ -60,6 +61,7 @@ __all__ = [
     "create_routing",
     "data",
     "functional",
+    "kernels",
     "list_models",
     "list_routings",
     "load",
@@ -69,7 +71,7 @@ __all__ = [
     "testing",
 ]
 
-_MODULES = ("functional", "layers", "model_files", "models", "routing")
+_MODULES = ("functional", "layers", "model_files", "models", "routing", "votes.kernels.choice")
 """Where the public names that are no modules come from."""
 
 

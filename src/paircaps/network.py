@@ -22,6 +22,7 @@ from paircaps.errors import DataError
 from paircaps.functional import Capsules
 from paircaps.models import DeconvDecoder, DenseDecoder, ImageModel, create_model
 from paircaps.models.decoder import Decoder
+from paircaps.models.segment import MaskModel, Segmentation
 from paircaps.pictures import (
     MAX_PIXELS,
     Fit,
@@ -138,6 +139,9 @@ class Prediction:
         certainties: certainty in 0..1 of each class by name.
         activations: activation of each class capsule by class name.
         error: why the picture could not be read; empty if it could.
+        mask: class of each pixel, of a segmentation network: (H, W) in uint8, 0 where there is nothing, k where there
+            is class k − 1, the most certain one where several overlap; None of other networks.
+        masks: whether each pixel belongs to each of the classes of ``labels``, (D, H, W) of bool; None of others.
     """
 
     name: str = ""
@@ -145,6 +149,8 @@ class Prediction:
     certainties: Mapping[str, float] = field(default_factory=dict)
     activations: Mapping[str, float] = field(default_factory=dict)
     error: str = ""
+    mask: Tensor | None = field(default=None, repr=False, compare=False)
+    masks: Tensor | None = field(default=None, repr=False, compare=False)
 
     @property
     def label(self) -> str:
@@ -221,6 +227,32 @@ class Network(nn.Module):
             Capsules of the classes, (B, J, K), (B, J, K) and (B, J).
         """
         return self.model(self.model_input(images))
+
+    @property
+    def has_masks(self) -> bool:
+        """Whether the network is one of segmentation, which gives a mask for each class."""
+        return isinstance(self.model, MaskModel)
+
+    def segment(self, images: Tensor) -> Segmentation:
+        """Masks of the classes, and their capsules.
+
+        Args:
+            images: as for a call.
+
+        Raises:
+            ValueError: if the network classifies only.
+        """
+        if not isinstance(self.model, MaskModel):
+            raise ValueError(f"{self.spec.model} gives no masks; networks that do are caps-segment and unet-twin")
+        return self.model.segment(self.model_input(images))
+
+    def capsules_and_masks(self, images: Tensor) -> tuple[Capsules, Tensor | None]:
+        """Capsules of the classes and, of a segmentation network, the logits of its masks, (B, J, H, W); else None.
+
+        Args:
+            images: as for a call.
+        """
+        return self.segment(images) if self.has_masks else (self(images), None)
 
     def model_input(self, images: Tensor) -> Tensor:
         """Input of the model: images prepared and, if the network does so, standardised.
@@ -446,14 +478,17 @@ class Network(nn.Module):
             few = images[first : first + _AT_ONCE]
             batch = torch.stack([as_float(image) for _, image in few]).to(device)  # bytes and floats may come together
             with self.evaluating():
-                activation = self(batch).activation.float().cpu()
+                capsules, masks = self.capsules_and_masks(batch)
+            activation = capsules.activation.float().cpu()
+            masks = None if masks is None else masks.float().cpu()
             chosen = most_active(activation, self.spec.labels_per_image).reshape(len(few), -1)
             by_class = partial(zip, self.classes, strict=True)
-            for (name, _), labels, values, certain in zip(
-                few, chosen.tolist(), activation.tolist(), self.certainty(activation).tolist(), strict=True
+            for number, ((name, _), labels, values, certain) in enumerate(
+                zip(few, chosen.tolist(), activation.tolist(), self.certainty(activation).tolist(), strict=True)
             ):
                 named = tuple(self.classes[label] for label in labels)
-                yield Prediction(name, named, dict(by_class(certain)), dict(by_class(values)))
+                of_pixels = (None, None) if masks is None else (mask_index(masks[number]), masks[number, labels] > 0)
+                yield Prediction(name, named, dict(by_class(certain)), dict(by_class(values)), "", *of_pixels)
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -464,6 +499,19 @@ class Network(nn.Module):
             yield
         finally:
             self.train(was_training)
+
+
+def mask_index(masks: Tensor) -> Tensor:
+    """Class of each pixel from the logits of the masks: 0 for none, k for class k − 1, the most certain if several are.
+
+    Args:
+        masks: logits, (J, H, W).
+
+    Returns:
+        (H, W) in uint8.
+    """
+    certain, best = masks.max(0)
+    return torch.where(certain > 0, best + 1, 0).to(torch.uint8)
 
 
 def most_active(activation: Tensor, count: int) -> Tensor:

@@ -46,6 +46,9 @@ MAX_PIXELS = 64_000_000
 PILLOW_MOST = 178_956_970
 """Pillow itself refuses larger pictures."""
 
+DAMAGED = (OSError, ValueError, SyntaxError, EOFError, struct.error, IndexError, TypeError, OverflowError)
+"""Errors in which Pillow's decoders complain of damaged files."""
+
 _FILE_MOST = 256 << 20
 _FORMATS = ("PNG", "JPEG", "BMP", "WEBP")
 _DETAIL = 4
@@ -267,8 +270,7 @@ def decode_fitted(
         raise _too_large(name, f"{int(counted[0]):,}" if counted else "so many", max_pixels) from None
     except MemoryError:
         raise DataError(f"{name}: too large for the memory that is left") from None
-    except (OSError, ValueError, SyntaxError, EOFError, struct.error, IndexError, TypeError, OverflowError) as error:
-        # Pillow's decoders complain of damaged files in all these ways
+    except DAMAGED as error:
         raise DataError(f"{name}: damaged picture: {error}") from None
 
 
@@ -289,7 +291,20 @@ def fit_picture(picture: Image.Image, size: tuple[int, int], channels: int, fitt
     background = 255 - fitting.background if fitting.invert == "always" else fitting.background
     small = _small_enough(picture, max(size), channels, background)
     inverted = fitting.invert == "always" or (fitting.invert == "light" and _is_light(small))
-    return FittedPicture(as_tensor(_fitted(ImageOps.invert(small) if inverted else small, size, fitting.fit)), inverted)
+    return FittedPicture(as_tensor(fitted(ImageOps.invert(small) if inverted else small, size, fitting.fit)), inverted)
+
+
+def upright_size(content: bytes) -> tuple[int, int]:
+    """Width and height of a picture file as it is shown: turned as its EXIF orientation says.
+
+    Args:
+        content: bytes of a picture file that can be decoded.
+    """
+    from PIL import Image
+
+    with Image.open(io.BytesIO(content), formats=_FORMATS) as picture:
+        on_its_side = picture.getexif().get(_ORIENTATION, 1) in (5, 6, 7, 8)
+        return (picture.height, picture.width) if on_its_side else (picture.width, picture.height)
 
 
 def _is_light(picture: Image.Image) -> bool:
@@ -369,10 +384,19 @@ def opaque(picture: Image.Image, channels: int, background: int = 255) -> Image.
     return (picture if picture.mode == "L" else picture.convert("RGB")).convert("L")
 
 
-def _fitted(picture: Image.Image, size: tuple[int, int], fit: Fit) -> Image.Image:
+def fitted(picture: Image.Image, size: tuple[int, int], fit: Fit, *, nearest: bool = False) -> Image.Image:
+    """Fit an image of Pillow into (height, width), smoothly, or with the nearest pixel where values are no colours.
+
+    Args:
+        picture: image of Pillow.
+        size: (height, width).
+        fit: how a picture of another aspect is fitted.
+        nearest: whether every new pixel is one of the old ones, as masks need it.
+    """
     from PIL import Image, ImageOps
 
-    wanted, smooth = (size[1], size[0]), Image.Resampling.BILINEAR  # Pillow's averages over all pixels it covers
+    # Pillow's bilinear averages over all pixels it covers
+    wanted, smooth = (size[1], size[0]), Image.Resampling.NEAREST if nearest else Image.Resampling.BILINEAR
     if fit == "crop":
         return ImageOps.fit(picture, wanted, smooth)
     if fit == "pad":

@@ -20,6 +20,7 @@ from training.shapes import draw_shapes
 from paircaps.cli import main
 from paircaps.data import list_datasets
 from paircaps.data.files.locate import missing_splits
+from paircaps.data.registry import FOLDER
 from paircaps.training.recipes import list_recipes, load_recipe
 
 NOT_RUN = {
@@ -50,12 +51,28 @@ def desk(tmp_path, monkeypatch):
     shutil.copytree(tmp_path / "pictures", tmp_path / "pets")
     shutil.copytree(tmp_path / "pictures", tmp_path / "path" / "to" / "pets")
     shutil.copytree(tmp_path / "pictures" / "circle", tmp_path / "folder")
+    draw_masked_cells(tmp_path)
     for name in ("picture.png", "seven.png"):
         Image.new("L", (40, 30), 200).save(tmp_path / name)
     page = (ROOT / "docs" / "add-a-routing.md").read_text()
     routing = next(block for block in re.findall(r"```python\n(.*?)```", page, flags=re.S) if '"median"' in block)
     (tmp_path / "my_routing.py").write_text(routing)
     return tmp_path
+
+
+def draw_masked_cells(folder):
+    """Pictures in ``cells`` with a square of one class or another, whose masks are in ``cells-masks``."""
+    for name in ("cells", "cells-masks"):
+        (folder / name).mkdir()
+    (folder / "cells-masks" / "classes.txt").write_text("bright\ndark\n")
+    for number in range(12):
+        picture, mask = Image.new("L", (40, 30), 128), Image.new("P", (40, 30))
+        mask.putpalette([0, 0, 0, 255, 160, 0, 0, 128, 255])
+        square = (5 + number, 4, 20 + number, 20)
+        picture.paste(255 if number % 2 else 0, square)
+        mask.paste(1 if number % 2 else 2, square)
+        picture.save(folder / "cells" / f"{number}.png")
+        mask.save(folder / "cells-masks" / f"{number}.png")
 
 
 def prepare(words, trained):
@@ -94,7 +111,7 @@ def datasets(words):
     named = {word for word in words if word in list_datasets()}
     if words[0] == "train" and words[1] in list_recipes():
         data = load_recipe(words[1]).data
-        named |= {data.name, data.test} & {*list_datasets()}
+        named |= {data.name, data.test} & ({*list_datasets()} - {FOLDER})
     return named
 
 

@@ -48,9 +48,21 @@ def test_the_best_data_that_is_here(here, names, data, is_stand_in):
 
 def test_what_is_missing_is_told(here):
     here("mnist")
+    svhn = next(study for study in PAPER["table2"].studies if study.data == "svhn")
+    assert available_data(svhn).missing == "svhn is not here (paircaps data get svhn)"
+    assert plan_runs([PAPER["table2"]], Choice(), Path("out")) == []
+
+
+def test_toys_stand_in_for_smallnorb(here):
+    here("toys")
     study_data = available_data(PAPER["table6"].studies[0])
-    assert study_data.missing == "smallnorb is not here (paircaps data get smallnorb)"
-    assert plan_runs([PAPER["table6"]], Choice(), Path("out")) == []
+    assert (study_data.dataset, study_data.is_stand_in, study_data.missing) == ("toys", True, "")
+    runs = plan_runs([PAPER["table6"]], Choice(), Path("out"))
+    assert len(runs) == 27
+    assert {run.recipe.data.name for run in runs} == {"toys"}
+    grids = [run.recipe.model for run in runs if run.variant.name == "fm-grid"]
+    assert {model.name for model in grids} == {"resnet-caps-grid-small"}
+    create_model(grids[0].name, 5, 1, 32, **grids[0].options)  # its options are those of its own
 
 
 def test_a_stand_in_that_is_named_is_taken(here):
@@ -124,8 +136,9 @@ def test_data_budget_and_time(monkeypatch):
     text = plan.describe_experiments(find_experiments(["table3", "table6", "table1", "table2-small"]))
     assert "affnist: affine-glyphs, which is here, stands in for it" in text
     assert "the paper's budget: 40,000 steps, 3 seeds; all 4 networks here: about 6 hours" in text
-    assert "smallnorb: smallnorb is not here (paircaps data get smallnorb)" in text
-    assert "120 epochs, 3 seeds; all 8 networks here: about 12 hours" in text
+    assert "smallnorb: toys, which is here, stands in for it" in text
+    assert "120 epochs, 3 seeds; all 9 networks here: about 14 hours" in text
+    assert "svhn: svhn is not here (paircaps data get svhn)" in text
     assert "fashion-mnist: needs no images" in text
     assert "(section 4.4)" in text
     assert "in place of eight: accuracy in percent (not in the paper; after Table 2)" in text

@@ -152,11 +152,13 @@ def test_a_training_that_was_stopped_before_its_first_row_goes_on(make, tmp_path
 
 
 def test_missing_data_is_told_and_noted(make, tmp_path):
-    said, outcome = make("table6", "table3")
-    reason = "smallnorb is not here (paircaps data get smallnorb)"
-    assert outcome.missing == (f"table6: {reason}",)
-    assert f"table6: {reason}" in said
-    assert (tmp_path / "runs/table6/smallnorb" / NOT_RUN).read_text() == f"{reason}\n"
+    said, outcome = make("table2-small", "table3")
+    names = ("fashion-mnist", "cifar10", "svhn")
+    reasons = {name: f"{name} is not here (paircaps data get {name})" for name in names}
+    assert outcome.missing == tuple(f"table2-small: {reason}" for reason in reasons.values())
+    for name, reason in reasons.items():
+        assert f"table2-small: {reason}" in said
+        assert (tmp_path / "runs/table2-small" / name / NOT_RUN).read_text() == f"{reason}\n"
     assert outcome.done == 1, "and the others are run"
 
 

@@ -55,7 +55,7 @@ def count_multiplications(recipe: Recipe) -> int:
     objective = Objective(_network_of_shapes(recipe), recipe.loss).eval()
     batch = Loader(noise_images(recipe, _COUNTED_IMAGES), _COUNTED_IMAGES).batch(0, 0).to(torch.device("meta"))
     with MetaMemory() as counter, torch.no_grad():
-        objective(batch.images, batch.targets, batch.reconstruction_target)
+        objective(*batch.learned)
     return counter.flops // 2 // _COUNTED_IMAGES  # a multiplication and an addition are two operations
 
 
