@@ -22,6 +22,7 @@ from paircaps.errors import DataError
 from paircaps.functional import Capsules
 from paircaps.models import DeconvDecoder, DenseDecoder, ImageModel, create_model
 from paircaps.models.decoder import Decoder
+from paircaps.models.registry import AUTO, resolve_routing
 from paircaps.models.segment import MaskModel, Segmentation
 from paircaps.pictures import (
     MAX_PIXELS,
@@ -123,9 +124,14 @@ class NetworkSpec:
                 f"images of {self.preparation.channels} channels for a model of {self.arguments['in_channels']}"
             )
 
+    @property
+    def routing(self) -> str:
+        """Name of the routing, the one among the arguments or that which the model is published with."""
+        return resolve_routing(self.model, str(self.arguments.get("routing", AUTO)))
+
     def as_dict(self) -> dict[str, object]:
-        """All fields by name, for JSON."""
-        return asdict(self)
+        """All fields by name, for JSON; the arguments name the routing."""
+        return {**asdict(self), "arguments": {**self.arguments, "routing": self.routing}}
 
 
 @dataclass(frozen=True)

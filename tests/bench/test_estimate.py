@@ -174,3 +174,8 @@ def test_a_walk_has_buffers_of_its_own():
         return live.peak
 
     assert peak(32) - peak(16) > 2 * 4 * 16 * 10 * 16 * 128  # two buffers of sixteen children more
+
+
+def test_auto_estimates_the_routing_that_the_model_is_published_with():
+    rows = estimate("resnet-caps-small", 16, 10, 2, routings=("auto",))
+    assert [row.routing for row in rows] == ["fm"]

@@ -11,7 +11,9 @@ import torch
 import paircaps
 from paircaps import DynamicRouting, ResNetCapsules, ResNetPool, count_parameters, create_model, list_models
 from paircaps.errors import PaircapsError
-from paircaps.models import is_pooling_twin, pooling_twin, register_model, registry
+from paircaps.model_files import read_metadata, save_model
+from paircaps.models import is_pooling_twin, pooling_twin, published_routing, register_model, registry
+from paircaps.network import Network, NetworkSpec, Preparation
 
 NORB = {"num_classes": 5, "image_size": 32, "vote_norm": "vote", "primary_norm": "capsule"}
 CAPSULE_MODELS = [name for name in list_models() if not is_pooling_twin(name)]
@@ -131,9 +133,14 @@ def test_a_model_without_a_pooling_twin_says_so(name):
         pooling_twin("resnet-cops")
 
 
-def test_a_model_of_ones_own_registers_its_twin(monkeypatch):
+@pytest.fixture
+def a_registry_of_its_own(monkeypatch):
+    for table in ("_POOLING_TWINS", "_ROUTINGS"):
+        monkeypatch.setattr(registry, table, {**getattr(registry, table)})
     monkeypatch.setattr(registry._MODELS, "_factories", {**registry._MODELS._factories})
-    monkeypatch.setattr(registry, "_POOLING_TWINS", {**registry._POOLING_TWINS})
+
+
+def test_a_model_of_ones_own_registers_its_twin(a_registry_of_its_own):
     register_model("my-capsnet", ResNetCapsules, pooling_twin="my-pool")
     with pytest.raises(ValueError, match="unknown model 'my-pool'"):
         pooling_twin("my-capsnet")
@@ -141,6 +148,36 @@ def test_a_model_of_ones_own_registers_its_twin(monkeypatch):
     assert pooling_twin("my-capsnet") == "my-pool"
     with pytest.raises(TypeError, match="pooling_twin must be the name of a model or None, got "):
         register_model("other", ResNetCapsules, pooling_twin=ResNetPool)
+
+
+def test_a_model_has_the_routing_that_it_is_published_with(a_registry_of_its_own):
+    register_model("my-capsnet", partial(ResNetCapsules, blocks=(1, 1, 1)), pooling_twin="my-pool", routing="em")
+    register_model("my-pool", ResNetPool)
+    for name in ("my-capsnet", "my-pool"):
+        assert published_routing(name) == "em"
+    given, asked = create_model("my-capsnet"), create_model("my-capsnet", routing="dynamic")
+    assert isinstance(given.layers[0].routing, paircaps.EMRouting)
+    assert isinstance(asked.layers[0].routing, DynamicRouting)
+    assert isinstance(create_model("my-capsnet", routing=DynamicRouting).layers[0].routing, DynamicRouting)
+    with pytest.raises(ValueError, match="unknown model 'my-capsnut'; did you mean 'my-capsnet'"):
+        published_routing("my-capsnut")
+    with pytest.raises(TypeError, match="name of the routing that a model is published with, got 'auto'"):
+        register_model("other", ResNetCapsules, routing="auto")
+    with pytest.raises(ValueError, match='no routing can be called "auto"'):
+        paircaps.register_routing("auto", DynamicRouting)
+
+
+def test_a_saved_network_names_the_routing_of_its_model(a_registry_of_its_own, tmp_path):
+    register_model("my-capsnet", partial(ResNetCapsules, blocks=(1, 1, 1)), routing="dynamic")
+    preparation = Preparation(size=(12, 12), crop=(12, 12))
+    sizes = {"num_classes": 2, "image_size": 12}
+    for arguments in (sizes, {**sizes, "routing": "auto"}):
+        spec = NetworkSpec("my-capsnet", arguments, ("cat", "dog"), preparation)
+        save_model(tmp_path, Network(spec), {})
+        assert read_metadata(tmp_path)["arguments"] == {**sizes, "routing": "dynamic"}
+        network = paircaps.load(tmp_path)
+        assert network.spec.routing == "dynamic"
+        assert isinstance(network.model.layers[0].routing, DynamicRouting)
 
 
 def test_sizing_the_baseline_draws_no_random_number():

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from paircaps.data import load_dataset
 from paircaps.errors import RecipeError, TrainingError
-from paircaps.models import count_parameters, create_model
-from paircaps.training.recipe import Recipe, Run, Train, options_of
+from paircaps.models import count_parameters, create_model, registry
+from paircaps.training.recipe import Model, Recipe, Run, Train, options_of
 from paircaps.training.recipe_io import (
     KEYS,
     SECTIONS,
@@ -150,6 +150,19 @@ def test_what_is_wrong_is_named_with_what_is_allowed(overrides, complaint):
     with pytest.raises(RecipeError) as error:
         load_recipe("glyphs", overrides)
     assert complaint in str(error.value)
+
+
+def test_the_routing_is_that_of_the_model_unless_a_recipe_names_one(tmp_path, monkeypatch):
+    monkeypatch.setitem(registry._ROUTINGS, "capsnet", "dynamic")
+    assert load_recipe("glyphs").model.routing == "fm"
+    assert load_recipe("glyphs", {"model": {"name": "capsnet"}}).model.routing == "dynamic"
+    assert load_recipe("glyphs", {"model": {"name": "capsnet-pool"}}).model.routing == "dynamic"
+    assert load_recipe("glyphs", {"model": {"name": "capsnet", "routing": "em"}}).model.routing == "em"
+    named = load_recipe("glyphs", {"model": {"name": "capsnet", "routing": "auto"}})
+    assert 'routing = "dynamic"' in to_toml(named)
+    monkeypatch.setitem(registry._ROUTINGS, "capsnet", "fm")  # a run goes on with what it began with
+    assert recipe_from_tree(parse_toml(to_toml(named), "config.toml")) == named
+    assert Model() == Model(routing="fm")
 
 
 def test_either_epochs_or_steps():

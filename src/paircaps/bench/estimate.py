@@ -18,6 +18,7 @@ from paircaps.bench.meta_memory import MetaMemory
 from paircaps.layers import CapsuleLayer, ConvCapsuleLayer
 from paircaps.models import count_parameters
 from paircaps.models.base import ImageModel
+from paircaps.models.registry import resolve_routing
 from paircaps.routing import Routing, list_routings
 from paircaps.votes.layout import IMAGE_BYTES
 
@@ -67,14 +68,15 @@ def estimate(
         classes: number of classes.
         batch: images in a batch.
         channels: channels of an image.
-        routings: names of routings; all registered ones if empty.
+        routings: names of routings, ``"auto"`` for the one that the model is published with; all registered ones if
+            empty.
         options: options of the model.
 
     Returns:
         one estimate per routing; a single one for a model without capsule layers.
     """
     estimates = []
-    for routing in routings or list_routings():
+    for routing in [resolve_routing(name, routing) for routing in routings] or list_routings():
         model = meta_model(name, image_size, channels, classes, routing=routing, **options)
         estimates.append(_estimate(model, routing, batch))
         if not capsule_layers(model):

@@ -16,7 +16,7 @@ from paircaps.cli.parser import CommandParser, add_plugin_option, suggest
 _PACKAGE = Path(__file__).parent.parent
 _NAMES = {
     "model.name": MODELS,
-    "model.routing": ROUTINGS,
+    "model.routing": ("auto", *ROUTINGS),
     "data.name": DATASETS,
     "data.test": DATASETS,
 }

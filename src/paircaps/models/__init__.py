@@ -18,6 +18,7 @@ from paircaps.models.registry import (
     is_pooling_twin,
     list_models,
     pooling_twin,
+    published_routing,
     register_model,
 )
 from paircaps.models.resnet import ResNetBackbone
@@ -54,6 +55,7 @@ __all__ = [
     "is_pooling_twin",
     "list_models",
     "pooling_twin",
+    "published_routing",
     "register_model",
     "select_pose",
 ]

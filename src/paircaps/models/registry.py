@@ -1,8 +1,9 @@
-"""Registry of models: factories by name, and the pooling twin of each capsule network."""
+"""Registry of models: factories by name, and the routing and the pooling twin of each capsule network."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from paircaps._utils.registry import Registry, call_with_options
 from paircaps.errors import PaircapsError
@@ -10,11 +11,19 @@ from paircaps.layers.norms import MOMENTUM, set_norm_momentum
 from paircaps.models.base import ImageModel
 from paircaps.routing import RoutingFactory
 
+T = TypeVar("T")
+
 _MODELS: Registry[ImageModel] = Registry("model")
 _POOLING_TWINS: dict[str, str] = {}
+_ROUTINGS: dict[str, str] = {}
+
+AUTO = "auto"
+"""Routing of :func:`create_model` and of recipes that stands for the one a model is published with."""
 
 
-def register_model(name: str, factory: Callable[..., ImageModel], *, pooling_twin: str | None = None) -> None:
+def register_model(
+    name: str, factory: Callable[..., ImageModel], *, pooling_twin: str | None = None, routing: str = "fm"
+) -> None:
     """Make a model known by name to :func:`create_model`, recipes and the command line.
 
     Args:
@@ -22,15 +31,51 @@ def register_model(name: str, factory: Callable[..., ImageModel], *, pooling_twi
         factory: builds the model from ``num_classes``, ``in_channels``, ``image_size``, ``routing`` and its options.
         pooling_twin: name of the network with average pooling in place of capsules that it is compared with, which
             may be registered later; None if there is none.
+        routing: name of the routing that the model is published with, which it has unless another one is asked for;
+            it may be registered later. A pooling network has that of the capsule network whose twin it is.
 
     Raises:
         ValueError: if the name is taken.
     """
     if pooling_twin is not None and not isinstance(pooling_twin, str):
         raise TypeError(f"pooling_twin must be the name of a model or None, got {pooling_twin!r}")
+    if not isinstance(routing, str) or _is_auto(routing):
+        raise TypeError(f"routing must be the name of the routing that a model is published with, got {routing!r}")
     _MODELS.register(name, factory)
+    _ROUTINGS[name] = routing
     if pooling_twin is not None:
         _POOLING_TWINS[name] = pooling_twin
+
+
+def published_routing(name: str) -> str:
+    """Name of the routing that a registered model is published with, which ``routing="auto"`` stands for.
+
+    >>> published_routing("resnet-caps")
+    'fm'
+
+    Args:
+        name: name of the model. A pooling network has no routing: its size is that of a capsule network with this one.
+
+    Raises:
+        ValueError: if no model has that name.
+    """
+    _MODELS.factory(name)  # raises if nothing has this name
+    twin = next((capsules for capsules, pool in _POOLING_TWINS.items() if pool == name), name)
+    return _ROUTINGS[twin]
+
+
+def resolve_routing(name: str, asked: T) -> str | T:
+    """The routing itself, or in place of ``"auto"`` the name of the one that the model is published with.
+
+    Args:
+        name: name of a registered model.
+        asked: name of a routing, a factory, or ``"auto"``.
+    """
+    return published_routing(name) if _is_auto(asked) else asked
+
+
+def _is_auto(asked: object) -> bool:
+    return asked == AUTO
 
 
 def pooling_twin(name: str) -> str:
@@ -86,7 +131,7 @@ def create_model(
     num_classes: int = 10,
     in_channels: int = 1,
     image_size: int | tuple[int, int] = 28,
-    routing: str | RoutingFactory = "fm",
+    routing: str | RoutingFactory = AUTO,
     norm_momentum: float = MOMENTUM,
     **overrides: object,
 ) -> ImageModel:
@@ -104,8 +149,8 @@ def create_model(
         num_classes: capsules of the last layer.
         in_channels: channels of an image.
         image_size: side of an image, or (height, width).
-        routing: a registered name, or a factory. A pooling baseline has none; it is sized to match the capsule
-            network that has this one.
+        routing: a registered name, or a factory; ``"auto"`` takes the one that the model is published with. A pooling
+            baseline has none; it is sized to match the capsule network that has this one.
         norm_momentum: weight of a new batch in the running statistics of every batch norm; the paper's is 0.01.
         overrides: any other argument of the model, such as ``blocks=(4, 4, 4)`` or
             ``routing_options={"iterations": 1}``.
@@ -121,7 +166,7 @@ def create_model(
         "num_classes": num_classes,
         "in_channels": in_channels,
         "image_size": image_size,
-        "routing": routing,
+        "routing": resolve_routing(name, routing),
     }
     model = call_with_options(f"model {name!r}", _MODELS.factory(name), arguments, overrides)
     set_norm_momentum(model, norm_momentum)

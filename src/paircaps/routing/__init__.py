@@ -44,8 +44,10 @@ def register_routing(name: str, factory: RoutingFactory) -> None:
         factory: a subclass of :class:`paircaps.Routing`, or a function of ``out_capsules`` and options like it.
 
     Raises:
-        ValueError: if the name is taken.
+        ValueError: if the name is taken, or is ``"auto"``, which stands for the routing that a model is published with.
     """
+    if name == "auto":
+        raise ValueError('no routing can be called "auto", which stands for the one that a model is published with')
     _ROUTINGS.register(name, factory)
 
 

@@ -80,11 +80,10 @@ class ServedNetwork:
         """Description of the network for the interface."""
         network, spec = self.network, self.network.spec
         height, width = spec.preparation.size
-        routing = spec.arguments.get("routing", "fm")
         return ModelFacts(
             name=self.name,
             model=spec.model,
-            routing=str(routing) if has_capsules(network) else None,
+            routing=spec.routing if has_capsules(network) else None,
             classes=list(network.classes),
             width=width,
             height=height,

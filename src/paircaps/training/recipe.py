@@ -21,6 +21,7 @@ from paircaps.data.registry import FOLDER, folder_path
 from paircaps.errors import RecipeError
 from paircaps.losses import Loss
 from paircaps.models import is_model, list_models
+from paircaps.models.registry import resolve_routing
 from paircaps.routing import is_routing, list_routings
 
 __all__ = [
@@ -38,7 +39,7 @@ __all__ = [
 
 LARGE = 1e12
 AUTO = "auto"
-"""Word for a value that is decided when a run begins."""
+"""Word for a value that is decided when a run begins, or by the name of the model."""
 
 _SPLIT_BY = "split_by"
 """Option of folders of pictures that says how they are split."""
@@ -70,19 +71,21 @@ class Model:
 
     Args:
         name: name of the model, one of paircaps.list_models(), such as resnet-caps-small, capsnet or resnet-pool.
-        routing: name of the routing, one of paircaps.list_routings(), such as fm, dynamic or em.
+        routing: name of the routing, one of paircaps.list_routings(), such as fm, dynamic or em; auto for the one that
+            the model is published with, which a recipe names from then on.
         options: other arguments of the model, such as {"blocks": [4, 4, 4]}; "none" stands for None.
         routing_options: arguments of the routing, such as {"iterations": 1}; "none" stands for None.
     """
 
     name: str = "resnet-caps-small"
-    routing: str = "fm"
+    routing: str = AUTO
     options: dict[str, object] = field(default_factory=dict)
     routing_options: dict[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not is_model(self.name):
             raise unknown_name("name", self.name, list_models())
+        object.__setattr__(self, "routing", resolve_routing(self.name, self.routing))
         if not is_routing(self.routing):
             raise unknown_name("routing", self.routing, list_routings())
         for name in ("num_classes", "in_channels", "image_size", "routing", "routing_options"):

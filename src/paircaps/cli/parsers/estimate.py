@@ -29,8 +29,9 @@ def declare(parser: CommandParser) -> None:
     parser.add_argument(
         "--channels", type=whole_number(1, 10_000), default=3, metavar="N", help="channels of an image (%(default)s)"
     )
-    help_text = "routing to estimate; may be given several times (default: all)"
-    suggest(parser.add_argument("--routing", action="append", default=[], metavar="NAME", help=help_text), ROUTINGS)
+    help_text = "routing to estimate, auto for the model's own; may be given several times (default: all)"
+    routing = parser.add_argument("--routing", action="append", default=[], metavar="NAME", help=help_text)
+    suggest(routing, ("auto", *ROUTINGS))
     add_option(parser, "of the model, as streaming=False", RESERVED)
     parser.add_argument("--json", action="store_true", help="print JSON in place of a table")
     parser.extra = None
