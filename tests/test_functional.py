@@ -2,9 +2,11 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import loops
+from torch import nn
 
 from paircaps import functional
 from paircaps.functional import Capsules
@@ -131,6 +133,29 @@ def test_squash_of_a_huge_vector_has_length_one(scale):
     # x·‖x‖/(1 + ‖x‖²) squares ‖x‖, which is infinite in float32 from 1e19 on; the result was zero
     x = torch.randn(5, 8) * scale
     torch.testing.assert_close(functional.squash(x).norm(dim=-1), torch.ones(5))
+
+
+@pytest.mark.parametrize("length", [1e-15, 1e-6, 1e-3, 0.5, 1.0, 3.0, 1e3, 1e6, 1e20, 1e37])
+def test_squash_of_any_length_is_as_precise_as_float32_is(length):
+    x = F.normalize(torch.randn(50, 8, dtype=torch.float64), dim=-1) * length
+    rounded = x.float().requires_grad_()
+    exact = rounded.detach().double().requires_grad_()
+    direction = torch.randn(50, 8)
+    found, truth = functional.squash(rounded), functional.squash(exact)
+    torch.testing.assert_close(found.double(), truth, rtol=1e-6, atol=1e-44)
+    (found * direction).sum().backward()
+    (truth * direction).sum().backward()
+    error = (rounded.grad.double() - exact.grad).abs().max()
+    assert error <= 1e-6 * exact.grad.abs().max() + 1e-44
+
+
+def test_squash_has_no_operator_that_onnx_lacks():
+    class Squash(nn.Module):
+        def forward(self, x):
+            return functional.squash(x)
+
+    program = torch.export.export(Squash(), (torch.randn(2, 8),))
+    assert not [node for node in program.graph.nodes if "hypot" in str(node.target)]
 
 
 def test_matrix_votes_are_algorithm_2():

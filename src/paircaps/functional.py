@@ -106,8 +106,10 @@ def squash(x: Tensor) -> Tensor:
     if x.shape[-1] == 0:
         raise ValueError(f"vectors need at least one dimension, got {shape_of(x)}")
     length = _length(x)
-    # ‖x‖² / (1 + ‖x‖²) · x / ‖x‖ = ‖x‖/h · x/h with h² = 1 + ‖x‖²: no square of a large number, no division by zero
-    h = torch.hypot(torch.ones_like(length), length)
+    # ‖x‖² / (1 + ‖x‖²) · x / ‖x‖ = ‖x‖/h · x/h with h² = 1 + ‖x‖²: no square of a large number, no division by zero.
+    # torch.hypot does as much, but ONNX has no such operator
+    m = length.detach().clamp_min(1)
+    h = m * ((1 / m).square() + (length / m).square()).sqrt()
     return (length / h) * (x / h)  # E9
 
 

@@ -114,6 +114,13 @@ def em_routing(votes, child_activation, beta_u, beta_a, iterations, eps=1e-9):
     return mu, mu, a
 
 
+def mean_of_votes(votes):
+    """The average of the votes, squashed."""
+    I, J, K = len(votes), len(votes[0]), len(votes[0][0])
+    v = [squash([sum(votes[i][j][f] for i in range(I)) / I for f in range(K)]) for j in range(J)]
+    return v, v, [math.sqrt(sum(value * value for value in parent)) for parent in v]
+
+
 def margin_loss(activation, present):
     """E10, the value of each class."""
     return [

@@ -26,6 +26,7 @@ ROUTINGS = [
     ("dynamic", {"iterations": 1}),
     ("em", {}),
     ("em", {"iterations": 1}),
+    ("mean", {}),
 ]
 
 
@@ -40,7 +41,7 @@ def votes_of(*leading):
 
 
 def test_every_registered_routing_is_here():
-    assert {name for name, _ in ROUTINGS} == set(list_routings()) & {"fm", "dynamic", "em"}
+    assert {name for name, _ in ROUTINGS} == set(list_routings())
 
 
 @pytest.mark.parametrize("leading", [(), (3,), (2, 3)])
@@ -71,9 +72,10 @@ def test_pairs_of_different_children_add_up_to_the_activation(options):
     torch.testing.assert_close(pairs.triu(1).sum((-2, -1)), activation)
 
 
-def test_pairs_of_dynamic_routing_and_each_child_with_itself_add_up_too():
+@pytest.mark.parametrize("name", ["dynamic", "mean"])
+def test_pairs_and_each_child_with_itself_add_up_too(name):
     votes, _ = votes_of(3)
-    routing, parent = create_routing("dynamic", 4), torch.tensor([1, 1, 0])
+    routing, parent = create_routing(name, 4), torch.tensor([1, 1, 0])
     pairs = routing.evidence(votes).pairs(parent)
     torch.testing.assert_close(pairs.sum((-2, -1)), routing(votes).activation[torch.arange(3), parent])
 
@@ -99,7 +101,7 @@ def test_parents_are_made_with_the_coupling_that_is_told():
     torch.testing.assert_close(mu, em(votes, activation).s)
 
 
-@pytest.mark.parametrize("name", ["fm", "dynamic", "em"])
+@pytest.mark.parametrize("name", list_routings())
 def test_evidence_is_finite_where_nothing_is_there(name):
     routing = create_routing(name, 4)
     evidence = routing.evidence(torch.zeros(2, 7, 4, 9), torch.zeros(2, 7))
@@ -107,7 +109,7 @@ def test_evidence_is_finite_where_nothing_is_there(name):
     assert evidence.pairs(torch.tensor([0, 3])).isfinite().all()
 
 
-@pytest.mark.parametrize("name", ["fm", "dynamic", "em"])
+@pytest.mark.parametrize("name", list_routings())
 @pytest.mark.parametrize("streaming", ["auto", True, False])
 def test_a_layer_tells_the_evidence_of_its_own_votes(name, streaming):
     layer = CapsuleLayer(7, 4, 16, routing=name, streaming=streaming).eval()

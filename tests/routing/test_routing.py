@@ -32,7 +32,11 @@ def em_loop(votes, activation, iterations=3, beta_u=1.5, beta_a=0.0):
     return capsules(loops.em_routing(votes.tolist(), activation.tolist(), *betas, iterations))
 
 
-LOOPS = {"fm": fm_loop, "dynamic": dynamic_loop, "em": em_loop}
+def mean_loop(votes, _):
+    return capsules(loops.mean_of_votes(votes.tolist()))
+
+
+LOOPS = {"fm": fm_loop, "dynamic": dynamic_loop, "em": em_loop, "mean": mean_loop}
 """A new routing is registered together with its loop here."""
 
 OPTIONS = [

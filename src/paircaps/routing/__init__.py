@@ -12,12 +12,14 @@ from paircaps.routing.dynamic import DynamicRouting
 from paircaps.routing.em import EMRouting
 from paircaps.routing.evidence import Evidence
 from paircaps.routing.fm import FMAgreement
+from paircaps.routing.mean import MeanOfVotes
 
 __all__ = [
     "DynamicRouting",
     "EMRouting",
     "Evidence",
     "FMAgreement",
+    "MeanOfVotes",
     "Routing",
     "RoutingFactory",
     "SumOptions",
@@ -125,3 +127,4 @@ def create_routing(name: str | RoutingFactory, out_capsules: int, **options: obj
 register_routing("fm", FMAgreement)
 register_routing("dynamic", DynamicRouting)
 register_routing("em", EMRouting)
+register_routing("mean", MeanOfVotes)

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from paircaps._utils.precision import full_precision
 from paircaps.functional import (
-    ABSENT,
     Capsules,
     dynamic_coupling,
     dynamic_routing,
@@ -18,7 +17,7 @@ from paircaps.functional import (
     uniform_routing,
 )
 from paircaps.routing.base import Routing, VoteNeeds, require_iterations
-from paircaps.routing.evidence import Evidence
+from paircaps.routing.evidence import Evidence, evidence_of_length
 
 
 @torch.no_grad()
@@ -27,11 +26,8 @@ def dynamic_evidence(votes: Tensor, iterations: int) -> Evidence:
     votes = votes.to(full_precision(votes.dtype))
     coupling = dynamic_coupling(votes, iterations)
     weighted = coupling.unsqueeze(-1) * votes
-    s = weighted.sum(dim=-3)
-    length = torch.linalg.vector_norm(s, dim=-1, keepdim=True).clamp_min(ABSENT)
-    activation = torch.linalg.vector_norm(squash(s), dim=-1, keepdim=True)
-    metric = (activation / length.square()).expand_as(s)
-    return Evidence(torch.einsum("...ijk,...jk,...jk->...ij", weighted, metric, s), coupling, weighted, metric)
+    activation = torch.linalg.vector_norm(squash(weighted.sum(dim=-3)), dim=-1)
+    return evidence_of_length(weighted, activation, coupling)
 
 
 class DynamicRouting(Routing):

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from paircaps.functional import ABSENT
+
 
 class Evidence(NamedTuple):
     """Contributions of the children to the activations of their parents.
@@ -39,6 +41,23 @@ class Evidence(NamedTuple):
         votes = of_parent(self.weighted, parent, -2)
         metric = of_parent(self.metric, parent, -2)
         return torch.einsum("...ik,...k,...hk->...ih", votes, metric, votes)
+
+
+def evidence_of_length(weighted: Tensor, activation: Tensor, coupling: Tensor | None = None) -> Evidence:
+    """Evidence of a routing whose parents are sums s of weighted votes, as active as a function of ‖s‖ says.
+
+    The part of a pair (i, k) in ‖s‖² is the product of its two weighted votes, i = k included, and so is its part in
+    the activation.
+
+    Args:
+        weighted: votes times their weights, (..., I, J, K); s is their sum over the children.
+        activation: activations of the parents, (..., J).
+        coupling: weight with which each child was sent to each parent, (..., I, J), or None.
+    """
+    s = weighted.sum(dim=-3)
+    length = torch.linalg.vector_norm(s, dim=-1).clamp_min(ABSENT)
+    metric = (activation / length.square()).unsqueeze(-1).expand_as(s)
+    return Evidence(torch.einsum("...ijk,...jk,...jk->...ij", weighted, metric, s), coupling, weighted, metric)
 
 
 def of_parent(values: Tensor, parent: Tensor, axis: int) -> Tensor:
