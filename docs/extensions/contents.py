@@ -11,7 +11,7 @@ CONTENTS = {
         "Start": ["docs/capsules", "docs/tutorials/capsule-layer", "docs/tutorials/own-pictures", "docs/lesson"],
         "Guides": [
             *("docs/training", "docs/fast-training", "docs/data", "docs/look-inside"),
-            *("docs/grid", "docs/segmentation", "docs/add-a-routing", "docs/plug-ins", "docs/streaming"),
+            *("docs/models", "docs/grid", "docs/segmentation", "docs/add-a-routing", "docs/plug-ins", "docs/streaming"),
         ],
         "Reference": [
             *("docs/api/README", "docs/command-line", "docs/run-folder"),
