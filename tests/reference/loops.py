@@ -139,3 +139,26 @@ def matrix_vote(u, weight):
 def vector_vote(u, weight):
     """E1 for one child and one parent; weight is a list over input dimensions."""
     return [sum(u[q] * weight[q][f] for q in range(len(u))) for f in range(len(weight[0]))]
+
+
+def heinsen_routing(votes, child_activation, beta_use, beta_ign, iterations, eps=1e-5):
+    """Heinsen 2019, with β_use and β_ign one number for each parent, and f the activation of a child."""
+    I, J, K = len(votes), len(votes[0]), len(votes[0][0])
+    f = child_activation
+    R = [[1 / J] * J for _ in range(I)]
+    mu, a = [[0.0] * K for _ in range(J)], [0.0] * J
+    for t in range(1, iterations + 1):
+        log_p = [[0.0] * J for _ in range(I)]
+        for j in range(J):
+            used = [f[i] * R[i][j] for i in range(I)]
+            a[j] = sum(beta_use[j] * used[i] - beta_ign[j] * (f[i] - used[i]) for i in range(I))
+            for h in range(K):
+                mean = sum(used[i] * votes[i][j][h] for i in range(I)) / sum(used)
+                variance = sum(used[i] * (votes[i][j][h] - mean) ** 2 for i in range(I)) / sum(used) + eps
+                mu[j][h] = mean
+                for i in range(I):
+                    log_p[i][j] -= (votes[i][j][h] - mean) ** 2 / (2 * variance) + 0.5 * math.log(variance)
+        if t < iterations:
+            for i in range(I):
+                R[i] = softmax([-math.log1p(math.exp(-a[j])) + log_p[i][j] for j in range(J)])
+    return mu, mu, a

@@ -27,6 +27,9 @@ ROUTINGS = [
     ("em", {}),
     ("em", {"iterations": 1}),
     ("mean", {}),
+    ("heinsen", {}),
+    ("heinsen", {"iterations": 1}),
+    ("heinsen", {"activation": "logit", "beta_use": 0.75}),
 ]
 
 
@@ -80,7 +83,7 @@ def test_pairs_and_each_child_with_itself_add_up_too(name):
     torch.testing.assert_close(pairs.sum((-2, -1)), routing(votes).activation[torch.arange(3), parent])
 
 
-@pytest.mark.parametrize("name", ["dynamic", "em"])
+@pytest.mark.parametrize("name", ["dynamic", "em", "heinsen"])
 @pytest.mark.parametrize("iterations", [1, 2, 4])
 def test_coupling_divides_each_child_among_the_parents(name, iterations):
     votes, activation = votes_of(3)
@@ -139,3 +142,13 @@ def test_em_shares_go_by_what_was_assigned_of_active_children():
         part = R[:, i] * activation[:, i, None] / (R * activation[..., None]).sum(1)
         torch.testing.assert_close(evidence.share[:, i], a_j * part)
         torch.testing.assert_close(evidence.weighted[:, i], part[..., None] * votes[:, i])
+
+
+def test_heinsen_shares_are_what_a_parent_gains_and_loses_by_each_child():
+    votes, activation = votes_of(3)
+    routing = create_routing("heinsen", 4, activation="logit", beta_use=2.0, beta_ign=0.5).double()
+    evidence = routing.evidence(votes, activation)
+    f = activation[..., None]
+    used = f * evidence.coupling
+    torch.testing.assert_close(evidence.share, 2.0 * used - 0.5 * (f - used))
+    torch.testing.assert_close(evidence.weighted.sum(1), routing(votes, activation).s)

@@ -36,7 +36,19 @@ def mean_loop(votes, _):
     return capsules(loops.mean_of_votes(votes.tolist()))
 
 
-LOOPS = {"fm": fm_loop, "dynamic": dynamic_loop, "em": em_loop, "mean": mean_loop}
+def heinsen_loop(votes, children, iterations=3, activation="probability", beta_use=0.015625, beta_ign=0.015625):
+    betas = [beta_use] * J, [beta_ign] * J
+    s, pose, a = capsules(loops.heinsen_routing(votes.tolist(), children.tolist(), *betas, iterations))
+    return Capsules(s, pose, a.sigmoid() if activation == "probability" else a)
+
+
+LOOPS = {
+    "fm": fm_loop,
+    "dynamic": dynamic_loop,
+    "em": em_loop,
+    "heinsen": heinsen_loop,
+    "mean": mean_loop,
+}
 """A new routing is registered together with its loop here."""
 
 OPTIONS = [
@@ -56,6 +68,9 @@ OPTIONS = [
     *(("dynamic", {"iterations": n}) for n in (1, 2, 5)),
     *(("em", {"iterations": n}) for n in (1, 2, 4, 5)),
     ("em", {"beta_u": 0.0, "beta_a": -1000.0}),
+    *(("heinsen", {"iterations": n}) for n in (1, 2, 5)),
+    ("heinsen", {"activation": "logit"}),
+    ("heinsen", {"beta_use": 1.0, "beta_ign": 0.0}),
 ]
 
 
@@ -97,7 +112,7 @@ def test_every_routing_is_its_loop(name, children):
     testing.assert_matches_oracle(create_routing(name, J), LOOPS[name], J, children=children)
 
 
-@pytest.mark.parametrize("name", ["dynamic", "em"])
+@pytest.mark.parametrize("name", ["dynamic", "em", "heinsen"])
 def test_the_rivals_are_their_loops_for_a_single_child(name):
     testing.assert_matches_oracle(create_routing(name, J), LOOPS[name], J, children=1)
 
@@ -167,7 +182,7 @@ def test_votes_for_another_number_of_parents_are_refused(name):
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(ValueError, match=r"unknown routing 'fmm'; did you mean 'fm'.*dynamic, em, fm"):
+    with pytest.raises(ValueError, match=r"unknown routing 'fmm'; did you mean 'fm'.*dynamic, em, fm, heinsen"):
         create_routing("fmm", J)
 
 
@@ -186,13 +201,13 @@ def test_an_unknown_option_lists_the_known_ones():
         create_routing("em", J, rounds=3)
 
 
-@pytest.mark.parametrize("name", ["dynamic", "em"])
+@pytest.mark.parametrize("name", ["dynamic", "em", "heinsen"])
 def test_zero_iterations_are_refused_when_the_routing_is_built(name):
     with pytest.raises(ValueError, match="iterations must be at least 1, got 0"):
         create_routing(name, J, iterations=0)
 
 
-@pytest.mark.parametrize("name", ["dynamic", "em"])
+@pytest.mark.parametrize("name", ["dynamic", "em", "heinsen"])
 def test_iterations_without_end_are_refused_when_the_routing_is_built(name):
     assert create_routing(name, J, iterations=100).iterations == 100
     with pytest.raises(ValueError, match="iterations must be from 1 to 100, got 1000000000"):

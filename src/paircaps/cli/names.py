@@ -14,7 +14,7 @@ DATASETS = (
 )
 DOWNLOADS = ("mnist", "fashion-mnist", "cifar10", "svhn", "smallnorb", "affnist")
 """Datasets with published files."""
-ROUTINGS = ("dynamic", "em", "fm", "mean")
+ROUTINGS = ("dynamic", "em", "fm", "heinsen", "mean")
 MODELS = (
     *("caps-segment", "capsnet", "capsnet-light", "capsnet-pool", "capsnet-pool-light"),
     *("fast-caps", "fast-caps-tiny", "fast-pool", "fast-pool-tiny"),

@@ -12,6 +12,7 @@ from paircaps.routing.dynamic import DynamicRouting
 from paircaps.routing.em import EMRouting
 from paircaps.routing.evidence import Evidence
 from paircaps.routing.fm import FMAgreement
+from paircaps.routing.heinsen import HeinsenRouting
 from paircaps.routing.mean import MeanOfVotes
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "EMRouting",
     "Evidence",
     "FMAgreement",
+    "HeinsenRouting",
     "MeanOfVotes",
     "Routing",
     "RoutingFactory",
@@ -127,4 +129,5 @@ def create_routing(name: str | RoutingFactory, out_capsules: int, **options: obj
 register_routing("fm", FMAgreement)
 register_routing("dynamic", DynamicRouting)
 register_routing("em", EMRouting)
+register_routing("heinsen", HeinsenRouting)
 register_routing("mean", MeanOfVotes)
