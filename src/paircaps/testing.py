@@ -1,7 +1,8 @@
 """Checks that a new routing must pass.
 
 Each check takes a routing, called as ``routing(votes, activation)`` on votes of (..., I, J, K), and raises an
-AssertionError that says what differs. None of them needs a test framework.
+AssertionError that says what differs. None of them needs a test framework. A routing that reads the child capsules is
+called as ``routing(votes, activation, children)``, and votes have the sizes that it was built for.
 
 >>> from paircaps import FMAgreement
 >>> check_routing(FMAgreement(out_capsules=3), out_capsules=3)
@@ -33,15 +34,20 @@ __all__ = [
     "assert_shortcut",
     "check_routing",
     "hard_votes",
+    "random_inputs",
     "random_votes",
     "warn_if_bounded",
 ]
 
-AnyRouting = Callable[[Tensor, Tensor | None], Capsules]
-Oracle = Callable[[Tensor, Tensor], Capsules]
+AnyRouting = Callable[..., Capsules]
+"""From votes and activations of the children, and the children for a routing that reads them, to capsules."""
+
+Oracle = Callable[..., Capsules]
+"""The same for one image."""
 
 CHILDREN = 5
 POSE_DIM = 4
+IN_DIM = 6
 
 
 def check_routing(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
@@ -97,9 +103,76 @@ def random_votes(
     return votes.to(dtype), activation.to(dtype)
 
 
+def random_inputs(
+    routing: AnyRouting,
+    *leading: int,
+    out_capsules: int,
+    children: int | None = None,
+    pose_dim: int | None = None,
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
+) -> tuple[Tensor, ...]:
+    """Random arguments of a routing: votes, activations, and the child capsules if it reads them.
+
+    Args:
+        routing: the routing; where it was built for certain sizes, the votes have these.
+        leading: axes before those of the votes, such as the number of images.
+        out_capsules: J, the number of parents.
+        children: I, the number of children, for a routing that takes any.
+        pose_dim: K, the dimensions of a vote, for a routing that takes any.
+        dtype: precision of all.
+        seed: seed of the random numbers.
+
+    Returns:
+        votes (..., I, J, K), activations (..., I), and children (..., I, K_in) for a routing that reads them.
+    """
+    children = children or _size(routing, "in_capsules", CHILDREN)
+    pose_dim = pose_dim or _size(routing, "pose_dim", POSE_DIM)
+    votes = random_votes(
+        *leading, out_capsules=out_capsules, children=children, pose_dim=pose_dim, dtype=dtype, seed=seed
+    )
+    if not _reads_children(routing):
+        return votes
+    generator = torch.Generator().manual_seed(seed + 1)
+    shape = *leading, children, _size(routing, "in_dim", IN_DIM)
+    return *votes, torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def _size(routing: AnyRouting, name: str, otherwise: int) -> int:
+    """A size that a routing was built for, or another number where any will do."""
+    return (getattr(routing, name) or otherwise) if isinstance(routing, Routing) else otherwise
+
+
+def _reads_children(routing: AnyRouting) -> bool:
+    return isinstance(routing, Routing) and routing.reads_children
+
+
 def in_dtype(routing: AnyRouting, dtype: torch.dtype) -> AnyRouting:
     """A copy of the routing with its parameters in another precision; a plain function is returned as it is."""
     return copy.deepcopy(routing).to(dtype) if isinstance(routing, nn.Module) else routing
+
+
+def _with_children_apart(routing: AnyRouting, seed: int) -> AnyRouting:
+    """A copy in float64 whose parameters differ from child to child, which all zeros at the start do not."""
+    routing = in_dtype(routing, torch.float64)
+    generator = torch.Generator().manual_seed(seed + 2)
+    with torch.no_grad():
+        for values in _child_parameters(routing):
+            values += torch.randn(values.shape, generator=generator, dtype=torch.float64) / 2
+    return routing
+
+
+def _child_parameters(routing: AnyRouting) -> list[nn.Parameter]:
+    """Parameters of a routing that have a row for each child."""
+    return [routing.get_parameter(name) for name in routing.child_parameters] if isinstance(routing, Routing) else []
+
+
+def _in_order(routing: AnyRouting, order: list[int]) -> AnyRouting:
+    """A copy of a routing whose rows for each child are in another order."""
+    routing = copy.deepcopy(routing)
+    for values in _child_parameters(routing):
+        values.data = values.data[order]
+    return routing
 
 
 def assert_capsules(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
@@ -114,10 +187,10 @@ def assert_capsules(routing: AnyRouting, out_capsules: int, *, seed: int = 0) ->
         AssertionError: if it does not hold.
     """
     for dtype in (torch.float64, torch.float32, torch.bfloat16):
-        votes, activation = random_votes(2, out_capsules=out_capsules, dtype=dtype, seed=seed)
-        capsules = in_dtype(routing, dtype)(votes, activation)
+        votes, *others = random_inputs(routing, 2, out_capsules=out_capsules, dtype=dtype, seed=seed)
+        capsules = in_dtype(routing, dtype)(votes, *others)
         _assert_are_capsules("a routing", capsules)
-        poses = (2, out_capsules, POSE_DIM)
+        poses = (2, out_capsules, votes.shape[-1])
         expected = {"s": poses, "pose": poses, "activation": poses[:-1]}
         for name, shape in expected.items():
             part = getattr(capsules, name)
@@ -132,8 +205,8 @@ def assert_matches_oracle(
     oracle: Oracle,
     out_capsules: int,
     *,
-    children: int = CHILDREN,
-    pose_dim: int = POSE_DIM,
+    children: int | None = None,
+    pose_dim: int | None = None,
     seed: int = 0,
     tolerance: float = 1e-10,
 ) -> None:
@@ -142,17 +215,17 @@ def assert_matches_oracle(
     Args:
         routing: the routing.
         oracle: function of votes (I, J, K) and activations (I,) of one image that returns its Capsules; a loop
-            written straight from the paper is best.
+            written straight from the paper is best. It gets the children (I, K_in) too if the routing reads them.
         out_capsules: J, the number of parents.
-        children: I, the number of children.
-        pose_dim: K, the dimensions of a vote.
+        children: I, the number of children, for a routing that takes any.
+        pose_dim: K, the dimensions of a vote, for a routing that takes any.
         seed: seed of the random votes.
         tolerance: absolute and relative tolerance.
     """
-    votes, activation = random_votes(3, out_capsules=out_capsules, children=children, pose_dim=pose_dim, seed=seed)
-    actual = in_dtype(routing, torch.float64)(votes, activation)
+    inputs = random_inputs(routing, 3, out_capsules=out_capsules, children=children, pose_dim=pose_dim, seed=seed)
+    actual = in_dtype(routing, torch.float64)(*inputs)
     for index in range(3):
-        expected = oracle(votes[index], activation[index])
+        expected = oracle(*(part[index] for part in inputs))
         _assert_are_capsules("an oracle", expected)
         _assert_equal(_at(actual, index), expected, "the routing differs from its oracle", tolerance)
 
@@ -160,7 +233,10 @@ def assert_matches_oracle(
 def assert_permutation_invariant(
     routing: AnyRouting, out_capsules: int, *, seed: int = 0, tolerance: float = 1e-10
 ) -> None:
-    """Check that children are a set: in another order, with their activations, they make the same parents.
+    """Check that children are a set: in another order, with all that belongs to them, they make the same parents.
+
+    What belongs to a child is its activation, and its rows of the parameters that the routing names in
+    :attr:`paircaps.Routing.child_parameters`.
 
     Args:
         routing: as for :func:`check_routing`.
@@ -171,13 +247,13 @@ def assert_permutation_invariant(
     Raises:
         AssertionError: if it does not hold.
     """
-    routing = in_dtype(routing, torch.float64)
-    votes, activation = random_votes(2, out_capsules=out_capsules, seed=seed)
-    expected = routing(votes, activation)
-    shifted = [*range(1, CHILDREN), 0]
-    swapped = [1, 0, *range(2, CHILDREN)]
+    routing = _with_children_apart(routing, seed)
+    inputs = random_inputs(routing, 2, out_capsules=out_capsules, seed=seed)
+    expected, children = routing(*inputs), inputs[0].shape[1]
+    shifted = [*range(1, children), 0]
+    swapped = [1, 0, *range(2, children)] if children > 1 else [0]
     for order in (shifted, swapped):  # these two generate every order there is
-        actual = routing(votes[:, order], activation[:, order])
+        actual = _in_order(routing, order)(*(part[:, order] for part in inputs))
         _assert_equal(actual, expected, f"children in the order {order} make other parents", tolerance)
 
 
@@ -196,15 +272,15 @@ def assert_free_leading_dims(
         AssertionError: if it does not hold.
     """
     routing = in_dtype(routing, torch.float64)
-    votes, activation = random_votes(2, 3, out_capsules=out_capsules, seed=seed)
-    together = routing(votes, activation)
+    inputs = random_inputs(routing, 2, 3, out_capsules=out_capsules, seed=seed)
+    together = routing(*inputs)
     for index in itertools.product(range(2), range(3)):
-        alone = routing(votes[index], activation[index])
+        alone = routing(*(part[index] for part in inputs))
         _assert_equal(_at(together, index), alone, f"image {index} of a batch differs from itself alone", tolerance)
 
 
 def assert_gradients(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
-    """Check in float64 that the gradients for votes, activations and parameters are those of finite differences.
+    """Check in float64 that gradients for votes, activations, children and parameters are those of finite differences.
 
     Args:
         routing: as for :func:`check_routing`.
@@ -214,16 +290,15 @@ def assert_gradients(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -
     Raises:
         AssertionError: if it does not hold.
     """
-    routing = in_dtype(routing, torch.float64)
-    votes, activation = random_votes(2, out_capsules=out_capsules, seed=seed)
+    routing = _with_children_apart(routing, seed)
+    inputs = [part.requires_grad_() for part in random_inputs(routing, 2, out_capsules=out_capsules, seed=seed)]
     parameters = list(routing.parameters()) if isinstance(routing, nn.Module) else []
 
-    def outputs(votes: Tensor, activation: Tensor, *_: Tensor) -> tuple[Tensor, ...]:
-        return tuple(routing(votes, activation))
+    def outputs(*arguments: Tensor) -> tuple[Tensor, ...]:
+        return tuple(routing(*arguments[: len(inputs)]))
 
-    inputs = (votes.requires_grad_(), activation.requires_grad_(), *parameters)
     try:
-        torch.autograd.gradcheck(outputs, inputs, raise_exception=True)
+        torch.autograd.gradcheck(outputs, (*inputs, *parameters), raise_exception=True)
     except GradcheckError as error:
         raise AssertionError(f"gradients differ from finite differences: {error}") from error
 
@@ -242,16 +317,19 @@ def assert_shortcut(routing: AnyRouting, out_capsules: int, *, seed: int = 0, to
     """
     if not isinstance(routing, Routing):
         return
-    routing = copy.deepcopy(routing).to(torch.float64)
-    # children whose votes are (2, I, J, K): a child is all of its votes, side by side, and the weights pick one out
-    dense, activation = random_votes(2, out_capsules=out_capsules, seed=seed)
-    transform = VectorVotes(CHILDREN, out_capsules, out_capsules * POSE_DIM, POSE_DIM).double()
-    picks = torch.eye(out_capsules * POSE_DIM, dtype=torch.float64).unflatten(1, (out_capsules, POSE_DIM))
-    transform.weight = nn.Parameter(picks.transpose(0, 1).expand(CHILDREN, -1, -1, -1), requires_grad=False)
-    votes = LazyVotes(dense.flatten(-2), transform, nn.Identity(), streaming=True)
-    actual = votes.route(routing, activation)
+    apart = _with_children_apart(routing, seed)
+    assert isinstance(apart, Routing)
+    votes, activation, *_ = random_inputs(routing, 2, out_capsules=out_capsules, seed=seed)
+    children, pose_dim = votes.shape[1], votes.shape[-1]
+    generator = torch.Generator().manual_seed(seed)
+    in_dim = _size(routing, "in_dim", IN_DIM)
+    transform = VectorVotes(children, out_capsules, in_dim, pose_dim).double()
+    weight = torch.randn(transform.weight.shape, generator=generator, dtype=torch.float64)
+    transform.weight = nn.Parameter(weight, requires_grad=False)
+    u = torch.randn(2, children, in_dim, generator=generator, dtype=torch.float64)
+    lazy, dense = (LazyVotes(u, transform, nn.Identity(), streaming=streaming) for streaming in (True, False))
     message = f"{type(routing).__name__}: needs = {routing.needs} gives other parents than agree()"
-    _assert_equal(actual, routing(dense, activation), message, tolerance)
+    _assert_equal(lazy.route(apart, activation), dense.route(apart, activation), message, tolerance)
 
 
 def assert_evidence(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
@@ -267,10 +345,10 @@ def assert_evidence(routing: AnyRouting, out_capsules: int, *, seed: int = 0) ->
     """
     if not isinstance(routing, Routing) or type(routing).evidence is Routing.evidence:
         return
-    votes, activation = random_votes(3, out_capsules=out_capsules, seed=seed)
-    routing = copy.deepcopy(routing).to(votes.dtype)
-    total = routing.evidence(votes, activation).share.sum(dim=-2)
-    expected = routing(votes, activation).activation
+    inputs = random_inputs(routing, 3, out_capsules=out_capsules, seed=seed)
+    routing = copy.deepcopy(routing).to(torch.float64)
+    total = routing.evidence(*inputs).share.sum(dim=-2)
+    expected = routing(*inputs).activation
     difference = (total - expected).abs().max().item()
     assert difference < 1e-9 * (1 + expected.abs().max().item()), (
         f"{type(routing).__name__}: shares of the children differ from the activation by {difference:.3g}"
@@ -289,12 +367,12 @@ def warn_if_bounded(routing: AnyRouting, out_capsules: int, *, seed: int = 0) ->
     """
     if not isinstance(routing, Routing) or routing.bounded:
         return
-    votes, activation = random_votes(8, out_capsules=out_capsules, seed=seed)
+    votes, *others = random_inputs(routing, 8, out_capsules=out_capsules, seed=seed)
     equal = torch.ones_like(votes)
     routing = copy.deepcopy(routing).to(votes.dtype)
     with torch.no_grad():
         seen = [
-            routing(scale * some, activation).activation
+            routing(scale * some, *others).activation
             for some in (votes, equal, -equal)
             for scale in (1e-3, 0.1, 1.0, 10.0, 1e3)
         ]
@@ -307,17 +385,22 @@ def warn_if_bounded(routing: AnyRouting, out_capsules: int, *, seed: int = 0) ->
         )
 
 
-def hard_votes(out_capsules: int, *, seed: int = 0) -> Mapping[str, Tensor]:
+def hard_votes(
+    out_capsules: int, *, children: int = CHILDREN, pose_dim: int = POSE_DIM, seed: int = 0
+) -> Mapping[str, Tensor]:
     """Votes that have broken capsule code before: all zero, all equal, very large, and others.
 
     Args:
         out_capsules: J, the number of parents.
+        children: I, the number of children of most of them; one has a single child, one has two times as many.
+        pose_dim: K, the dimensions of most of them; one has a single dimension.
         seed: seed of the random votes.
 
     Returns:
         votes of two images, (2, I, J, K) in float32, by name.
     """
-    votes, _ = random_votes(2, out_capsules=out_capsules, dtype=torch.float32, seed=seed)
+    sizes = {"children": children, "pose_dim": pose_dim}
+    votes, _ = random_votes(2, out_capsules=out_capsules, **sizes, dtype=torch.float32, seed=seed)
     silent = votes.clone()
     silent[:, 0] = 0
     return {
@@ -335,7 +418,8 @@ def hard_votes(out_capsules: int, *, seed: int = 0) -> Mapping[str, Tensor]:
 def assert_finite(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> None:
     """Check that values and gradients are finite on hard votes, in float32 and bfloat16.
 
-    Children are all active, half active, and all inactive.
+    Children are all active, half active, and all inactive, and as large as their votes where the routing reads them.
+    Hard votes of other sizes than those that the routing was built for are left out.
 
     Args:
         routing: as for :func:`check_routing`.
@@ -347,10 +431,29 @@ def assert_finite(routing: AnyRouting, out_capsules: int, *, seed: int = 0) -> N
     """
     for dtype in (torch.float32, torch.bfloat16):
         in_this = in_dtype(routing, dtype)
-        for name, votes in hard_votes(out_capsules, seed=seed).items():
+        for name, votes in _hard_votes_for(routing, out_capsules, seed):
             for how, activation in _hard_activations(votes):
                 where = f"votes {name}, children {how}, {dtype}"
-                _assert_finite_at(in_this, votes.to(dtype), activation.to(dtype), where, seed)
+                inputs = votes, activation, *_hard_children(routing, votes, seed)
+                _assert_finite_at(in_this, [part.to(dtype) for part in inputs], where, seed)
+
+
+def _hard_votes_for(routing: AnyRouting, out_capsules: int, seed: int) -> Iterator[tuple[str, Tensor]]:
+    """Hard votes by name, without those of sizes that a routing was not built for."""
+    children, pose_dim = _size(routing, "in_capsules", CHILDREN), _size(routing, "pose_dim", POSE_DIM)
+    for name, votes in hard_votes(out_capsules, children=children, pose_dim=pose_dim, seed=seed).items():
+        whole = votes.shape[1] % _size(routing, "in_capsules", 1) == 0
+        if whole and votes.shape[-1] == _size(routing, "pose_dim", votes.shape[-1]):
+            yield name, votes
+
+
+def _hard_children(routing: AnyRouting, votes: Tensor, seed: int) -> tuple[Tensor, ...]:
+    """Child capsules as large as the largest number of their votes, for a routing that reads them; else nothing."""
+    if not _reads_children(routing):
+        return ()
+    generator = torch.Generator().manual_seed(seed)
+    children = torch.randn(*votes.shape[:-2], _size(routing, "in_dim", IN_DIM), generator=generator)
+    return (children * votes.abs().amax((-2, -1)).unsqueeze(-1),)
 
 
 def _hard_activations(votes: Tensor) -> Iterator[tuple[str, Tensor]]:
@@ -360,9 +463,9 @@ def _hard_activations(votes: Tensor) -> Iterator[tuple[str, Tensor]]:
     yield "all inactive", 0 * ones
 
 
-def _assert_finite_at(routing: AnyRouting, votes: Tensor, activation: Tensor, where: str, seed: int) -> None:
-    votes, activation = votes.requires_grad_(), activation.requires_grad_()
-    capsules = routing(votes, activation)
+def _assert_finite_at(routing: AnyRouting, inputs: list[Tensor], where: str, seed: int) -> None:
+    inputs = [part.requires_grad_() for part in inputs]
+    capsules = routing(*inputs)
     for part, value in zip(Capsules._fields, capsules, strict=True):
         if not value.isfinite().all():
             raise AssertionError(f"{part} is not finite for {where}")
@@ -372,9 +475,7 @@ def _assert_finite_at(routing: AnyRouting, votes: Tensor, activation: Tensor, wh
         if not value.requires_grad:
             raise AssertionError(f"{part} has no gradient for {where}")
         direction = torch.randn(value.shape, generator=generator).to(value.dtype)
-        gradients = torch.autograd.grad(
-            value, [votes, activation, *parameters], direction, retain_graph=True, allow_unused=True
-        )
+        gradients = torch.autograd.grad(value, [*inputs, *parameters], direction, retain_graph=True, allow_unused=True)
         if any(gradient is not None and not gradient.isfinite().all() for gradient in gradients):
             raise AssertionError(f"the gradient of {part} is not finite for {where}")
 

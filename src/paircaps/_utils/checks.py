@@ -59,6 +59,14 @@ def require_child_activation(activation: object, votes: Shaped) -> None:
     require_shape("activation", activation, votes.shape[:-2], f"one value per child for votes of {shape_of(votes)}")
 
 
+def require_children(children: object, votes: Shaped, in_dim: int | None) -> None:
+    """The child capsules, (..., I, K_in) beside votes of (..., I, J, K); with any K_in if that is None."""
+    require_tensor("children", children, "(..., children, in_dim)", 2)
+    assert isinstance(children, Tensor)
+    expected = (*votes.shape[:-2], children.shape[-1] if in_dim is None else in_dim)
+    require_shape("children", children, expected, f"one capsule per child for votes of {shape_of(votes)}")
+
+
 def require_positive(**values: object) -> None:
     """Refuse anything but whole numbers of one or more."""
     _require_at_least(1, values)

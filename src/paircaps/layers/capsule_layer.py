@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from paircaps._utils.checks import require_choice, require_positive, require_shape, require_tensor, shape_of
-from paircaps.errors import PaircapsError
 from paircaps.functional import Capsules
 from paircaps.layers.norms import MOMENTUM, create_vote_norm
-from paircaps.routing import Evidence, Routing, RoutingFactory, create_routing
+from paircaps.routing import Evidence, Routing, RoutingFactory, create_routing, layer_sizes
 from paircaps.votes import LazyVotes, create_transform
 
 SHARES = ("position", None)
@@ -48,7 +47,8 @@ class CapsuleLayer(nn.Module):
         out_capsules: J, the number of parents.
         pose_dim: K, the dimensions of a parent.
         in_dim: K_in, the dimensions of a child; None means ``pose_dim``.
-        routing: a registered name, a factory called with ``out_capsules``, or a routing that is built already.
+        routing: a registered name, a factory called with ``out_capsules`` and the sizes that it asks for
+            (:attr:`paircaps.Routing.layer_sizes`), or a routing that is built already.
         transform: ``"matrix"``, K weights a pair, or ``"vector"``, K_in · K weights a pair.
         vote_norm: batch norm of the votes per pose dimension (``"pose"``), per vote (``"vote"``), or None.
         routing_options: options of the routing, if it is built here.
@@ -105,7 +105,8 @@ class CapsuleLayer(nn.Module):
         sizes = (voters, out_capsules, self.in_dim, pose_dim)
         self.votes = create_transform(transform, *sizes, positions, coordinates, start)
         self.norm = create_vote_norm(vote_norm, voters, out_capsules, pose_dim, norm_momentum)
-        self.routing = build_routing(routing, out_capsules, routing_options, streaming)
+        of_layer = {"in_capsules": voters, "in_dim": self.in_dim, "pose_dim": pose_dim}
+        self.routing = build_routing(routing, out_capsules, routing_options, streaming, of_layer)
 
     def forward(self, u: Tensor | Capsules, activation: Tensor | None = None) -> Capsules:
         """Parent capsules of child capsules.
@@ -144,11 +145,7 @@ class CapsuleLayer(nn.Module):
             PaircapsError: if the routing does not say what children contributed.
         """
         votes, activation = self._lazy_votes(u, activation)
-        if not isinstance(self.routing, Routing):
-            raise PaircapsError(
-                f"{type(self.routing).__name__} is no Routing: it does not say what children contributed"
-            )
-        return self.routing.evidence(votes.dense(), activation)
+        return votes.evidence(self.routing, activation)
 
     def _lazy_votes(self, u: Tensor | Capsules, activation: Tensor | None) -> tuple[LazyVotes, Tensor | None]:
         """Lazy votes of children whose shape was checked, and the children's activations."""
@@ -217,6 +214,7 @@ def build_routing(
     out_capsules: int,
     options: dict[str, object] | None,
     streaming: bool | str,
+    sizes: dict[str, int],
 ) -> nn.Module:
     """Routing of a layer: built here, or given.
 
@@ -225,21 +223,41 @@ def build_routing(
         out_capsules: J, the number of parents of a child.
         options: options of the routing, if it is built here.
         streaming: True if the routing must do without the votes of the whole batch.
+        sizes: sizes of the layer by name, of which a routing gets those that it asks for.
     """
     if not isinstance(routing, nn.Module):
-        built = create_routing(routing, out_capsules, **(options or {}))
-    elif isinstance(routing, Routing) and routing.out_capsules != out_capsules:
-        raise ValueError(f"a layer of {out_capsules} capsules got a routing built for {routing.out_capsules}")
+        built = create_routing(routing, out_capsules, **_with_sizes(routing, options or {}, sizes))
     elif options:
         raise ValueError(f"routing_options={options} cannot change a routing that is built already")
     else:
         built = routing
+        _require_fit(built, {"out_capsules": out_capsules, **sizes})
     if streaming is True and not (isinstance(built, Routing) and built.streams):
         raise ValueError(
             f"streaming=True needs a routing that can do without the votes of the whole batch; {built!r} "
             'does not say that it can: streaming="auto" gives it all votes'
         )
     return built
+
+
+def _with_sizes(routing: str | RoutingFactory, options: dict[str, object], sizes: dict[str, int]) -> dict[str, object]:
+    """Options of a routing with the sizes of the layer that it asks for."""
+    asked = layer_sizes(routing)
+    twice = [name for name in asked if name in options]
+    if twice:
+        raise ValueError(f"routing_options={options}: {', '.join(twice)} cannot be chosen, the layer gives its own")
+    return {**options, **{name: sizes[name] for name in asked}}
+
+
+def _require_fit(routing: nn.Module, sizes: dict[str, int]) -> None:
+    """Refuse a routing that was built for other sizes than those of the layer."""
+    if not isinstance(routing, Routing):
+        return
+    for name, size in sizes.items():
+        own = getattr(routing, name)
+        if own not in (None, size):
+            of = f"{size} capsules" if name == "out_capsules" else f"{name}={size}"
+            raise ValueError(f"a layer of {of} got a routing built for {own}")
 
 
 def grid_of_capsules(name: str, grid: object) -> tuple[int, int, int]:

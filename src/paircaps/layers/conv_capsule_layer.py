@@ -6,11 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from paircaps._utils.checks import require_positive, require_shape, require_tensor, shape_of
-from paircaps.errors import PaircapsError
 from paircaps.functional import Capsules
 from paircaps.layers.capsule_layer import build_routing, require_streaming
 from paircaps.layers.norms import MOMENTUM, create_vote_norm
-from paircaps.routing import Evidence, Routing, RoutingFactory
+from paircaps.routing import Evidence, RoutingFactory
 from paircaps.votes import Windows, WindowVotes, create_transform
 
 
@@ -32,7 +31,8 @@ class ConvCapsuleLayer(nn.Module):
         padding: rows and columns around the grid that windows may reach into; nobody votes there.
         pose_dim: K, the dimensions of a parent.
         in_dim: K_in, the dimensions of a child; None means ``pose_dim``.
-        routing: a registered name, a factory called with ``out_kinds``, or a routing that is built already.
+        routing: a registered name, a factory called with ``out_kinds`` and the sizes that it asks for
+            (:attr:`paircaps.Routing.layer_sizes`), or a routing that is built already.
         transform: ``"matrix"``, K weights a pair, or ``"vector"``, K_in · K weights a pair.
         vote_norm: batch norm of the votes per pose dimension (``"pose"``), per place, kinds and pose dimension
             (``"vote"``), or None.
@@ -71,7 +71,8 @@ class ConvCapsuleLayer(nn.Module):
         self.in_dim = pose_dim if in_dim is None else in_dim
         self.votes = create_transform(transform, children, out_kinds, self.in_dim, pose_dim)
         self.norm = create_vote_norm(vote_norm, children, out_kinds, pose_dim, norm_momentum)
-        self.routing = build_routing(routing, out_kinds, routing_options, streaming)
+        of_layer = {"in_capsules": children, "in_dim": self.in_dim, "pose_dim": pose_dim}
+        self.routing = build_routing(routing, out_kinds, routing_options, streaming, of_layer)
 
     def out_size(self, in_size: tuple[int, int]) -> tuple[int, int]:
         """Height and width of the parents' grid.
@@ -126,11 +127,7 @@ class ConvCapsuleLayer(nn.Module):
             PaircapsError: if the routing does not say what children contributed.
         """
         votes, activation = self._lazy_votes(u, activation)
-        if not isinstance(self.routing, Routing):
-            raise PaircapsError(
-                f"{type(self.routing).__name__} is no Routing: it does not say what children contributed"
-            )
-        found = self.routing.evidence(votes.dense(), votes.of_children(activation))
+        found = votes.evidence(self.routing, activation)
         size = (votes.u.shape[-4], votes.u.shape[-3])
         share, coupling = (
             None if part is None else self._between_grids(part, size) for part in (found.share, found.coupling)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from torch import nn
 
+from paircaps._utils.checks import require_choice
 from paircaps._utils.registry import Registry, call_with_options
-from paircaps.routing.base import Routing, SumOptions, VoteNeeds
+from paircaps.routing.base import LAYER_SIZES, Routing, SumOptions, VoteNeeds, at_every_position
 from paircaps.routing.dynamic import DynamicRouting
 from paircaps.routing.em import EMRouting
 from paircaps.routing.evidence import Evidence
@@ -26,10 +28,12 @@ __all__ = [
     "RoutingFactory",
     "SumOptions",
     "VoteNeeds",
+    "at_every_position",
     "create_routing",
     "fold_options",
     "grid_options",
     "is_routing",
+    "layer_sizes",
     "list_routings",
     "register_routing",
 ]
@@ -99,6 +103,27 @@ def fold_options(name: str | RoutingFactory) -> dict[str, object]:
     return dict(getattr(factory, "fold_options", {}))
 
 
+def layer_sizes(name: str | RoutingFactory) -> tuple[str, ...]:
+    """Sizes of its layer that a routing is built from; see :attr:`Routing.layer_sizes`.
+
+    >>> layer_sizes("fm")
+    ()
+
+    Args:
+        name: a registered name, or a factory that is not registered.
+
+    Raises:
+        ValueError: if it asks for a size that no layer has.
+    """
+    factory = name if callable(name) else _ROUTINGS.factory(name)
+    while isinstance(factory, partial):  # options that are bound to a class do not change what it is built from
+        factory = factory.func
+    asked = tuple(getattr(factory, "layer_sizes", ()))
+    for size in asked:
+        require_choice("layer_sizes of a routing", size, LAYER_SIZES)
+    return asked
+
+
 def create_routing(name: str | RoutingFactory, out_capsules: int, **options: object) -> nn.Module:
     """Build a routing by its name.
 
@@ -113,17 +138,27 @@ def create_routing(name: str | RoutingFactory, out_capsules: int, **options: obj
     Args:
         name: a registered name, or a factory that is not registered.
         out_capsules: J, the number of parents.
-        options: options of that routing, such as ``iterations=2``.
+        options: options of that routing, such as ``iterations=2``, and the sizes of a layer that it is built from
+            (:func:`paircaps.routing.layer_sizes`), such as ``in_capsules=64``.
 
     Returns:
-        the routing, called as ``routing(votes, activation)``.
+        the routing, called as ``routing(votes, activation)``, or with the child capsules as a third argument if it
+        reads them.
 
     Raises:
         ValueError: if the name is not known.
-        TypeError: if the routing has no such option.
+        TypeError: if the routing has no such option, or needs a size that is not given.
     """
     factory = name if callable(name) else _ROUTINGS.factory(name)
-    return call_with_options(f"routing {name!r}", factory, {"out_capsules": out_capsules}, options)
+    asked = layer_sizes(name)
+    missing = [size for size in asked if size not in options]
+    if missing:
+        raise TypeError(
+            f"routing {name!r} is built from sizes of its layer: give {', '.join(f'{size}=...' for size in missing)}; "
+            f"a CapsuleLayer gives them itself"
+        )
+    arguments: dict[str, object] = {"out_capsules": out_capsules, **{size: options.pop(size) for size in asked}}
+    return call_with_options(f"routing {name!r}", factory, arguments, options)
 
 
 register_routing("fm", FMAgreement)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from paircaps._utils.checks import (
     Shaped,
     require_child_activation,
+    require_children,
     require_positive,
     require_votes,
     require_within,
@@ -29,6 +30,23 @@ def require_iterations(iterations: int) -> None:
     """Refuse anything but a whole number from 1 to ``MOST_ITERATIONS``."""
     require_positive(iterations=iterations)
     require_within("iterations", iterations, 1, MOST_ITERATIONS)
+
+
+LAYER_SIZES = ("in_capsules", "in_dim", "pose_dim")
+"""Names of the sizes of its layer that a routing may ask for; see :attr:`Routing.layer_sizes`."""
+
+
+def at_every_position(values: Tensor, children: int) -> Tensor:
+    """Values of each child with matrices of its own, (in_capsules, ...), for all I children of an image, (I, ...).
+
+    Where positions share their matrices, children lie in one row, position by position with kinds varying fastest, so
+    the values of the kinds are repeated.
+
+    Args:
+        values: the values, such as parameters of a routing, (in_capsules, ...).
+        children: I, the number of children, once or several times as many.
+    """
+    return values.repeat(children // len(values), *(1,) * (values.dim() - 1))
 
 
 class VoteNeeds(Enum):
@@ -88,8 +106,36 @@ class Routing(nn.Module, ABC):
     >>> layer(torch.randn(8, 64, 16)).activation.shape
     torch.Size([8, 10])
 
+    A routing may ask for sizes of its layer in :attr:`layer_sizes`, and for the child capsules in
+    :attr:`reads_children`.
+
     Args:
         out_capsules: J, the number of parents.
+        in_capsules: number of children with matrices of their own, where the routing has parameters for each; None if
+            any number will do.
+        in_dim: K_in of a child, where the routing reads the children and has parameters for their dimensions, or None.
+        pose_dim: K of a vote, where the routing has parameters for its dimensions, or None.
+    """
+
+    layer_sizes: ClassVar[tuple[str, ...]] = ()
+    """Sizes of its layer that this routing is built from, among ``"in_capsules"``, ``"in_dim"`` and ``"pose_dim"``.
+
+    A layer gives them as keyword arguments, which ``__init__`` hands on to that of this class. ``in_capsules`` counts
+    children with matrices of their own. These are all children, or the kinds where positions share matrices, or those
+    of a window in a convolutional layer.
+    """
+
+    reads_children: ClassVar[bool] = False
+    """Whether the child capsules themselves are read.
+
+    :meth:`agree` and :meth:`evidence` then take them, (..., I, K_in), as a third argument. Sums of votes have no
+    children beside them, so :attr:`needs` is then ``VoteNeeds.EVERYTHING`` or ``VoteNeeds.IMAGES``.
+    """
+
+    child_parameters: ClassVar[tuple[str, ...]] = ()
+    """Names of parameters with a row for each child, whose first axis is that of ``in_capsules``.
+
+    Children are a set. One that takes its row along may stand in any other place.
     """
 
     grid_options: ClassVar[Mapping[str, object]] = {}
@@ -98,10 +144,19 @@ class Routing(nn.Module, ABC):
     fold_options: ClassVar[Mapping[str, object]] = {}
     """Further options that suit a layer which folds a fine grid, whose parents hear hundreds of children."""
 
-    def __init__(self, out_capsules: int) -> None:
+    def __init__(
+        self,
+        out_capsules: int,
+        *,
+        in_capsules: int | None = None,
+        in_dim: int | None = None,
+        pose_dim: int | None = None,
+    ) -> None:
         super().__init__()
-        require_positive(out_capsules=out_capsules)
+        sizes = {"in_capsules": in_capsules, "in_dim": in_dim, "pose_dim": pose_dim}
+        require_positive(out_capsules=out_capsules, **{name: size for name, size in sizes.items() if size is not None})
         self.out_capsules = out_capsules
+        self.in_capsules, self.in_dim, self.pose_dim = in_capsules, in_dim, pose_dim
 
     @property
     def bounded(self) -> bool:
@@ -123,12 +178,13 @@ class Routing(nn.Module, ABC):
         """Whether the routing does without them by taking a few images at a time, at least where no kernel runs."""
         return self.needs in (VoteNeeds.IMAGES, VoteNeeds.COUPLED_SUMS)
 
-    def forward(self, votes: Tensor, activation: Tensor | None = None) -> Capsules:
+    def forward(self, votes: Tensor, activation: Tensor | None = None, children: Tensor | None = None) -> Capsules:
         """Check the shapes of dense votes and route them by :meth:`agree`.
 
         Args:
             votes: one vote of each child for each parent, (..., I, J, K).
             activation: activations of the children, (..., I), for routings that weigh them; None stands for all ones.
+            children: the child capsules, (..., I, K_in), for routings that read them; others do without.
 
         Returns:
             Capsules of (..., J, K), (..., J, K) and (..., J).
@@ -138,10 +194,21 @@ class Routing(nn.Module, ABC):
         """
         require_votes(votes)
         self.require_shapes(votes, activation)
-        return self.require_capsules("agree", self.agree(votes, activation))
+        return self.require_capsules("agree", self.agree(votes, activation, *self._read(votes, children)))
+
+    def _read(self, votes: Tensor, children: Tensor | None) -> tuple[Tensor, ...]:
+        """The children, of a shape that was checked, if this routing reads them, or nothing."""
+        if not self.reads_children:
+            return ()
+        if children is None:
+            raise ValueError(
+                f"{type(self).__name__} reads the child capsules: call routing(votes, activation, children)"
+            )
+        require_children(children, votes, self.in_dim)
+        return (children,)
 
     def require_shapes(self, votes: Shaped, activation: Tensor | None) -> None:
-        """Refuse votes for another number of parents, and activations that are not one for each child.
+        """Refuse votes of other sizes than this routing was built for, and activations that are not one for each child.
 
         Args:
             votes: a tensor of (..., I, J, K), or lazy votes of that shape.
@@ -150,10 +217,20 @@ class Routing(nn.Module, ABC):
         Raises:
             ValueError: if they do not fit; the message has both shapes.
         """
-        if votes.shape[-2] != self.out_capsules:
+        children, parents, pose_dim = votes.shape[-3:]
+        name = type(self).__name__
+        if parents != self.out_capsules:
             raise ValueError(
-                f"{type(self).__name__} was built for {self.out_capsules} parents, got votes for {votes.shape[-2]}: "
+                f"{name} was built for {self.out_capsules} parents, got votes for {parents}: shape {shape_of(votes)}"
+            )
+        if self.in_capsules is not None and (children == 0 or children % self.in_capsules):
+            raise ValueError(
+                f"{name} was built for {self.in_capsules} children at each position, got votes of {children}: "
                 f"shape {shape_of(votes)}"
+            )
+        if self.pose_dim not in (None, pose_dim):
+            raise ValueError(
+                f"{name} was built for poses of {self.pose_dim}, got votes of {pose_dim}: shape {shape_of(votes)}"
             )
         if activation is not None:
             require_child_activation(activation, votes)
@@ -178,6 +255,8 @@ class Routing(nn.Module, ABC):
     @abstractmethod
     def agree(self, votes: Tensor, activation: Tensor | None) -> Capsules:
         """Route dense votes whose shape was checked: the algorithm itself, and the reference for the methods below.
+
+        A routing that reads the children (:attr:`reads_children`) takes them as a third argument, (..., I, K_in).
 
         Args:
             votes: one vote of each child for each parent, (..., I, J, K).
@@ -225,6 +304,8 @@ class Routing(nn.Module, ABC):
 
     def evidence(self, votes: Tensor, activation: Tensor | None = None) -> Evidence:
         """What each child contributed to each parent; a routing may go without it, and is then not explained.
+
+        A routing that reads the children (:attr:`reads_children`) takes them as a third argument, (..., I, K_in).
 
         Args:
             votes: dense, (..., I, J, K).

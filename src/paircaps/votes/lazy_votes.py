@@ -6,7 +6,6 @@ two sums over tiles, one total, or dense votes of a few images at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -15,8 +14,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from paircaps._utils.precision import HALF, autocast_enabled, full_precision, in_full_precision, to_dtype
+from paircaps.errors import PaircapsError
 from paircaps.functional import Capsules, effective_children
-from paircaps.routing import Routing, VoteNeeds
+from paircaps.routing import Evidence, Routing, VoteNeeds
 from paircaps.votes.fold_norm import FoldingNorm, ScaleAndShift, fold_weights
 from paircaps.votes.layout import TILE_BYTES, slices, tile_images
 from paircaps.votes.operators import can_couple, coupled_sums, vote_statistics, vote_sums
@@ -28,9 +28,6 @@ LEAST_BATCH = 8
 
 FEWEST_PIECES = 4
 """Pieces of a batch beyond which routing them one after the other is faster than all images at once."""
-
-Agree = Callable[[Tensor, Tensor | None], Capsules]
-"""A routing of dense votes and child activations."""
 
 SHORTCUTS = {
     VoteNeeds.IMAGES: "needs",  # IMAGES has no method of its own: pieces go through agree, so the declaration counts
@@ -101,11 +98,11 @@ class LazyVotes:
         """
         given = self._choose_for(routing)
         if given is VoteNeeds.EVERYTHING:
-            return routing(self.dense(), self.of_children(activation))
+            return routing(self.dense(), self.of_children(activation), *self.children_for(routing))
         assert isinstance(routing, Routing)
         self._checked(routing, activation)
         if given is VoteNeeds.IMAGES:
-            capsules = self.by_image(routing.forward, activation)
+            capsules = self.by_image(routing, activation)
         elif given is VoteNeeds.COUPLED_SUMS:
             capsules = self.coupled(routing)
         elif given is VoteNeeds.TOTAL:
@@ -115,6 +112,22 @@ class LazyVotes:
             sums = self.sums(normalize=given is VoteNeeds.SUMS_OF_UNIT_VOTES, **options._asdict())
             capsules = routing.agree_on_sums(*sums, self.count(options.weight))
         return to_dtype(routing.require_capsules(SHORTCUTS[given], capsules), self.dtype)
+
+    def evidence(self, routing: nn.Module, activation: Tensor | None = None) -> Evidence:
+        """What each child contributed to each parent, from dense votes.
+
+        Args:
+            routing: a :class:`Routing` that has evidence.
+            activation: activations of the children, (..., I), or None.
+
+        Raises:
+            PaircapsError: if it is no Routing, or does not say what children contributed.
+        """
+        if not isinstance(routing, Routing):
+            raise PaircapsError(f"{type(routing).__name__} is no Routing: it does not say what children contributed")
+        explains = type(routing).evidence is not Routing.evidence  # that of the base class says that there is none
+        children = self.children_for(routing) if explains else ()
+        return routing.evidence(self.dense(), self.of_children(activation), *children)
 
     def _checked(self, routing: Routing, activation: Tensor | None) -> None:
         """Raise an error if the votes or the children's activations do not fit a routing."""
@@ -127,8 +140,9 @@ class LazyVotes:
 
         - where ``streaming=False`` asks for them;
         - in ``torch.export`` and ``torch.jit.trace``, because what is exported must run without this library;
-        - if the routing is no :class:`Routing`, has a ``forward`` of its own, needs everything, or overrides ``agree``
-          below the class that says how to do with less: its ``agree`` must run;
+        - if the routing is no :class:`Routing`, has a ``forward`` of its own, needs everything, reads the children and
+          declares a need of sums, or overrides ``agree`` below the class that says how to do with less: its ``agree``
+          must run;
         - if the transform or the norm is another module than ours, or overrides ``forward``: sums would bypass it;
         - if hooks on the routing, the transform or the norm expect to see votes.
 
@@ -187,6 +201,14 @@ class LazyVotes:
         """Activations of the children beside :meth:`dense`, (..., I)."""
         return activation
 
+    def children_for(self, routing: nn.Module) -> tuple[Tensor, ...]:
+        """The child capsules beside :meth:`dense`, (..., I, K_in), for a routing that reads them; else nothing."""
+        return (self.children(),) if isinstance(routing, Routing) and routing.reads_children else ()
+
+    def children(self) -> Tensor:
+        """The child capsules beside :meth:`dense`, (..., I, K_in), without the coordinates of their positions."""
+        return self.transform.without_coordinates(self.u) if getattr(self.transform, "shared", False) else self.u
+
     def count(self, weight: Tensor | None) -> int | Tensor:
         """Number of children, or the sum of their weights, (...), where they are weighted."""
         return self.shape[-3] if weight is None else effective_children(weight)
@@ -243,14 +265,14 @@ class LazyVotes:
             return False
         return can_couple(SumArguments(self._flat(), self.transform.matrices, None, None, self.transform.rows, False))
 
-    def by_image(self, agree: Agree, activation: Tensor | None) -> Capsules:
+    def by_image(self, routing: Routing, activation: Tensor | None) -> Capsules:
         """Route a few images at a time, so that their votes stay in the processor's cache.
 
         With ``streaming=True`` the backward pass casts the votes anew (``torch.utils.checkpoint``), so that those of
         the whole batch never exist at once. That takes longer, so ``"auto"`` keeps them.
 
         Args:
-            agree: from dense votes, (b, I, J, K), and activations, (b, I) or None, to capsules.
+            routing: a routing, which gets dense votes, (b, I, J, K), and what belongs to them.
             activation: activations of the children, (..., I), or None.
         """
         # batch norm's statistics are those of the whole batch: they are folded into the weights before it is divided
@@ -261,15 +283,16 @@ class LazyVotes:
         pieces = []
         flat_activation = None if activation is None else activation.reshape(u.shape[:-1])
         for images in slices(len(u), max(1, tile_images(*self.shape[-3:]) * len(u) // self._images)):
-            piece = agree, u[images], weight, None if flat_activation is None else flat_activation[images]
+            piece = routing, u[images], weight, None if flat_activation is None else flat_activation[images]
             pieces.append(checkpoint(route, *piece, use_reentrant=False) if cast_anew else route(*piece))
         whole = (torch.cat(parts) for parts in zip(*pieces, strict=True))
         return Capsules(*(self._unflat(part) for part in whole))
 
-    def _route_piece(self, agree: Agree, u: Tensor, weight: Tensor, activation: Tensor | None) -> Capsules:
+    def _route_piece(self, routing: Routing, u: Tensor, weight: Tensor, activation: Tensor | None) -> Capsules:
         """Route the votes of a few images, from their children, folded weights and the children's activations."""
         votes = votes_of_images(self._positions_as_images(u), weight, self.transform.rows, self.shape[-2])
-        return agree(votes.reshape(len(u), -1, *votes.shape[2:]), activation)
+        piece = LazyVotes(u, self.transform, self.norm)
+        return routing.forward(votes.reshape(len(u), -1, *votes.shape[2:]), activation, *piece.children_for(routing))
 
     # --- helpers --------------------------------------------------------------------------------------------------
 
@@ -326,6 +349,8 @@ def _can_do_with_less(routing: Routing) -> bool:
     """Whether a routing declares that it needs less than everything, and its ``agree`` and ``forward`` respect that."""
     shortcut = SHORTCUTS.get(routing.needs)
     if shortcut is None or type(routing).forward is not Routing.forward:
+        return False
+    if routing.reads_children and routing.needs is not VoteNeeds.IMAGES:  # sums have no children beside them
         return False
     # a need declared without its method counts as well: calling the method of the base class says what is missing
     missing = getattr(type(routing), shortcut) is getattr(Routing, shortcut)

@@ -12,7 +12,7 @@ from paircaps._utils.precision import in_full_precision
 from paircaps.functional import Capsules, row_votes
 from paircaps.routing import Routing
 from paircaps.votes.fold_norm import FoldingNorm
-from paircaps.votes.lazy_votes import Agree, LazyVotes, votes_of_images
+from paircaps.votes.lazy_votes import LazyVotes, votes_of_images
 from paircaps.votes.operators import vote_statistics, vote_sums
 from paircaps.votes.tiled_sums import SumArguments
 from paircaps.votes.windows import Windows
@@ -87,6 +87,10 @@ class WindowVotes(LazyVotes):
             activation = self.u.new_ones(self.u.shape[:-1])
         return self._unflat(self.windows.gather(activation.reshape(-1, *activation.shape[-3:])))
 
+    def children(self) -> Tensor:
+        """Child capsules of each window, (..., H', W', I, K_in): zero for places outside the grid."""
+        return self._unflat(self.windows.gather(self._flat()))
+
     def sums(
         self, *, normalize: bool, softness: Tensor | None = None, weight: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -124,12 +128,13 @@ class WindowVotes(LazyVotes):
             total_of_windows(u, self.transform.matrices, self.transform.rows, self.windows, scale, shift)
         )
 
-    def _route_piece(self, agree: Agree, u: Tensor, weight: Tensor, activation: Tensor | None) -> Capsules:
+    def _route_piece(self, routing: Routing, u: Tensor, weight: Tensor, activation: Tensor | None) -> Capsules:
         """Route the windows of a few images, which are copied out here, so that the backward pass can do it anew."""
         windows = self.windows.gather(u)
         votes = votes_of_images(windows.flatten(0, 2), weight, self.transform.rows, self.shape[-2])
         votes = self._only_inside(votes.unflatten(0, windows.shape[:3]))
-        return agree(votes, WindowVotes(u, self.transform, self.norm, self.windows).of_children(activation))
+        piece = WindowVotes(u, self.transform, self.norm, self.windows)
+        return routing.forward(votes, piece.of_children(activation), *piece.children_for(routing))
 
     # --- helpers --------------------------------------------------------------------------------------------------
 
