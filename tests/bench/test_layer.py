@@ -1,8 +1,9 @@
 import pytest
 
+from paircaps import CapsuleLayer
 from paircaps.bench import layer, plots, scaling, table1
 from paircaps.bench.goals import Goal, goals_as_markdown
-from paircaps.bench.layer_shapes import CAPSNET_LAYER, LayerShape, capsule_models, registered_shapes
+from paircaps.bench.layer_shapes import CAPSNET_LAYER, LayerShape, capsule_models, registered_shapes, shape_of_layer
 from paircaps.bench.peak_memory import PeakMemory
 from paircaps.bench.timing import summary
 from paircaps.paper.inference_times import paper_times
@@ -25,6 +26,9 @@ def test_a_shape_of_a_layer_builds_that_layer():
     assert made.routing.iterations == 2
     assert SMALL.votes_bytes(5) == 4 * 5 * 20 * 3 * 16
     assert SMALL.layout(5).product_flops == 2 * 5 * 20 * 3 * 8 * 16
+    shared = LayerShape(20, 3, 8, 16, "vector", None, kinds=1)
+    assert shape_of_layer(CapsuleLayer(20, 3, 16, 8, transform="vector", vote_norm=None, share="all")) == shared
+    assert shared.layer().votes.weight.shape == (1, 3, 8, 16)
     assert LayerShape(6, 3, 16, 16, "matrix", "pose").layout(5).product_flops == 2 * 5 * 6 * 3 * 16 * 4
 
 

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from reference import loops
 from torch import nn
 from votes.twins import everything
 
@@ -230,8 +231,17 @@ def test_a_grid_in_float32_is_near_the_plain_path_in_float64(transform, vote_nor
         (lambda: CapsuleLayer(24, 3, share="position"), r"in_capsules=\(height, width, kinds\), got 24"),
         (lambda: CapsuleLayer((2, 3), 3), r"\(height, width, kinds\), got \(2, 3\)"),
         (lambda: CapsuleLayer((2, 0, 4), 3), r"in_capsules\[1\] must be at least 1, got 0"),
-        (lambda: CapsuleLayer((2, 3, 4), 3, share="kind"), "share must be one of 'position', None, got 'kind'"),
+        (lambda: CapsuleLayer((2, 3, 4), 3, share="kind"), "share must be one of 'position', 'all', None, got 'kind'"),
         (lambda: CapsuleLayer((2, 3, 4), 3, coordinates="add"), "coordinates='add' needs share=\"position\""),
+        (
+            lambda: CapsuleLayer(24, 3, share="all", coordinates="add"),
+            "coordinates='add' needs children on a grid, got",
+        ),
+        (lambda: CapsuleLayer(0, 3, share="all"), "in_capsules must be at least 1, got 0"),
+        (
+            lambda: CapsuleLayer(24, 3, share="all")(torch.randn(2, 23, 16)),
+            r"24 child capsules of 16, .* \(2, 23, 16\)",
+        ),
         (lambda: shared_layer(coordinates="polar"), "'add', 'learned', None, got 'polar'"),
         (lambda: shared_layer(pose_dim=1, coordinates="add"), "two entries, got pose_dim=1"),
         (lambda: shared_layer()(torch.randn(2, 24, 16).double()), r"height, width, kinds, in_dim\), got \(2, 24, 16\)"),
@@ -247,6 +257,80 @@ def test_a_grid_in_float32_is_near_the_plain_path_in_float64(transform, vote_nor
 def test_what_is_no_grid_is_refused(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+# --- one matrix for each parent, shared by all children ---------------------------------------------------------------
+
+
+def layer_of_one_matrix(on_grid=True, **options):
+    sizes = (*GRID, KINDS) if on_grid else POSITIONS * KINDS
+    return CapsuleLayer(sizes, PARENTS, **{"share": "all", **options}).double()
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("on_grid", [True, False])
+@pytest.mark.parametrize("transform", ["matrix", "vector"])
+def test_one_matrix_for_all_children_against_a_plain_loop(transform, on_grid, streaming):
+    layer = layer_of_one_matrix(on_grid, transform=transform, vote_norm=None, streaming=streaming)
+    side = 4 if transform == "matrix" else 16
+    assert layer.votes.weight.shape == (1, PARENTS, side, side)
+    u = children(3)
+    found = layer(u if on_grid else u.flatten(1, 3))
+    vote_of = loops.matrix_vote if transform == "matrix" else loops.vector_vote
+    matrices = layer.votes.weight[0].tolist()
+    for image, row in enumerate(u.flatten(1, 3).tolist()):
+        expected = loops.fm_agreement([[vote_of(child, matrix) for matrix in matrices] for child in row])
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one[image], torch.tensor(other, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+@pytest.mark.parametrize("on_grid", [True, False])
+@pytest.mark.parametrize("vote_norm", ["pose", None])
+@pytest.mark.parametrize("routing", list_routings())
+def test_one_matrix_is_a_weight_that_every_child_repeats(routing, vote_norm, on_grid, streaming, monkeypatch):
+    monkeypatch.setattr(grid_sums, "COLUMNS", 40)  # several passes
+    options = {"routing": routing, "vote_norm": vote_norm}
+    layer = travelled(layer_of_one_matrix(on_grid, **options, streaming=streaming))
+    plain = CapsuleLayer((*GRID, KINDS), PARENTS, **options, streaming=False).double()
+    state = layer.state_dict()
+    weight = state["votes.weight"].expand(POSITIONS * KINDS, -1, -1, -1)
+    plain.load_state_dict({**state, "votes.weight": weight})
+    u, x = 1 + children(7), torch.rand(7, *GRID, KINDS, dtype=torch.float64)
+    found = everything(lambda u: layer(u, x) if on_grid else layer(u.flatten(1, 3), x.flatten(1)), u, layer)
+    expected = everything(lambda u: plain(u, x), u, plain)
+    expected["d votes.weight"] = expected["d votes.weight"].sum(0, keepdim=True)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        torch.testing.assert_close(
+            found[name], value, rtol=1e-8, atol=1e-8, msg=lambda text, name=name: f"{name} {text}"
+        )
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_a_norm_of_each_vote_has_statistics_of_each_parent_over_all_children(streaming):
+    layer = layer_of_one_matrix(vote_norm="vote", streaming=streaming)
+    assert layer.norm.shape == (1, PARENTS, 16)
+    u = 1 + children(7)
+    votes = layer.votes(u.flatten(1, 3))
+    mean, variance = votes.mean((0, 1)), votes.var((0, 1), correction=0)
+    expected = layer.routing((votes - mean) / (variance + 1e-3).sqrt())
+    torch.testing.assert_close(layer(u).s, expected.s, rtol=1e-8, atol=1e-8)
+
+
+def test_one_matrix_knows_no_place_and_no_kind_but_by_coordinates():
+    u = torch.randn(3, 4, 5, KINDS, 16, dtype=torch.float64)
+    shuffled = u.flip(1, 3).transpose(1, 2)
+    plain, placed = layer_of_one_matrix().eval(), layer_of_one_matrix(coordinates="add").eval()
+    torch.testing.assert_close(plain(shuffled).s, plain(u).s)
+    assert not torch.allclose(placed(shuffled).s, placed(u).s)
+    assert "shared by all children" in repr(plain)
+    assert "shared by all positions" not in repr(plain)
+
+
+def test_evidence_of_children_with_one_matrix_adds_up():
+    layer, u = layer_of_one_matrix().eval(), children(3)
+    torch.testing.assert_close(layer.evidence(u).share.sum(-2), layer(u).activation)
 
 
 # --- grids of children that have matrices of their own ----------------------------------------------------------------

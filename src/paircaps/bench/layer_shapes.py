@@ -91,7 +91,7 @@ def shape_of_layer(layer: CapsuleLayer) -> LayerShape:
         layer.pose_dim,
         "vector" if isinstance(layer.votes, VectorVotes) else "matrix",
         {None: None, 1: "pose", 3: "vote"}[kept],
-        layer.grid[2] if layer.share and layer.grid else None,
+        len(layer.votes.weight) if layer.share else None,
     )
 
 

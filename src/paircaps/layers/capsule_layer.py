@@ -14,8 +14,8 @@ from paircaps.layers.norms import MOMENTUM, create_vote_norm
 from paircaps.routing import Evidence, Routing, RoutingFactory, create_routing, layer_sizes
 from paircaps.votes import LazyVotes, create_transform
 
-SHARES = ("position", None)
-"""Values of ``share``: vote matrices are the same at all positions, or every child has its own."""
+SHARES = ("position", "all", None)
+"""Values of ``share``: vote matrices are the same at all positions, the same for all children, or each child's own."""
 
 
 class CapsuleLayer(nn.Module):
@@ -41,6 +41,9 @@ class CapsuleLayer(nn.Module):
     >>> layer(torch.randn(8, 9, 12, 4, 16)).activation.shape  # any other grid
     torch.Size([8, 10])
 
+    With ``share="all"`` there is one matrix for each parent, which all children are multiplied by, on a grid or in a
+    row: û_ij = u_i W_j, as in the Aff-CapsNets of Gu and Tresp (2020).
+
     Args:
         in_capsules: I, the number of children; or (H, W, kinds) if they lie on a grid of (..., H, W, kinds, K_in). A
             layer whose children have matrices of their own takes them in one row, (..., I, K_in), as well.
@@ -56,10 +59,11 @@ class CapsuleLayer(nn.Module):
             routing take a few images at a time. ``"auto"`` does what is fastest, True always avoids them, False never.
         tile: children in a tile; None takes :func:`paircaps.votes.tile_children`.
         share: ``"position"`` gives children of one kind the same vote matrices at all positions of the grid; the layer
-            then takes grids of any other height and width too. None gives every child matrices of its own.
-        coordinates: where positions share their matrices, ``"add"`` adds the row and the column of a child's position,
-            from 0 to 4, to two entries of its votes after their batch norm; ``"learned"`` adds them with learned
-            weights to all entries; None leaves them out.
+            then takes grids of any other height and width too. ``"all"`` gives all children the same ones, and takes
+            such grids as well, or a row of I children. None gives every child matrices of its own.
+        coordinates: where positions of a grid share their matrices, ``"add"`` adds the row and the column of a child's
+            position, from 0 to 4, to two entries of its votes after their batch norm; ``"learned"`` adds them with
+            learned weights to all entries; None leaves them out.
         start: size of the first vote matrices, ``"layer"`` or ``"capsule"``; see
             :func:`paircaps.votes.create_transform`.
         norm_momentum: weight of a new batch in the running statistics of the batch norm.
@@ -86,7 +90,7 @@ class CapsuleLayer(nn.Module):
         super().__init__()
         require_choice("share", share, SHARES)
         self.grid = grid_of_capsules("in_capsules", in_capsules) if isinstance(in_capsules, tuple | list) else None
-        if self.grid is None and share is not None:
+        if self.grid is None and share == "position":
             raise ValueError(
                 f"share={share!r} needs children on a grid: in_capsules=(height, width, kinds), got {in_capsules!r}"
             )
@@ -94,14 +98,19 @@ class CapsuleLayer(nn.Module):
             raise ValueError(
                 f'coordinates={coordinates!r} needs share="position": else each child has its own matrices'
             )
+        if coordinates is not None and self.grid is None:
+            raise ValueError(f"coordinates={coordinates!r} needs children on a grid, got in_capsules={in_capsules!r}")
         children: Any = in_capsules if self.grid is None else math.prod(self.grid)
         self.streaming, self.tile, self.share = streaming, require_streaming(streaming, tile, children), share
         self.in_capsules: int = children
         self.out_capsules = out_capsules
         self.pose_dim = pose_dim
         self.in_dim = pose_dim if in_dim is None else in_dim
-        positions = None if self.grid is None or share is None else self.grid[0] * self.grid[1]
-        voters = children if self.grid is None or share is None else self.grid[2]
+        require_positive(in_capsules=children)
+        voters = children  # children with matrices of their own
+        if share is not None:
+            voters = self.grid[2] if self.grid is not None and share == "position" else 1
+        positions = None if share is None else children // voters
         sizes = (voters, out_capsules, self.in_dim, pose_dim)
         self.votes = create_transform(transform, *sizes, positions, coordinates, start)
         self.norm = create_vote_norm(vote_norm, voters, out_capsules, pose_dim, norm_momentum)
@@ -153,7 +162,8 @@ class CapsuleLayer(nn.Module):
             if activation is not None:
                 raise ValueError("activation was given twice: Capsules carry their own")
             u, activation = u.s, u.activation
-        u, activation = self._from_any_grid(u, activation) if self.share else self._in_one_row(u, activation)
+        take = self._from_any_grid if self.share and self.grid else self._in_one_row
+        u, activation = take(u, activation)
         return LazyVotes(u, self.votes, self.norm, self.streaming, self.tile), activation
 
     def _from_any_grid(self, u: Tensor, activation: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -168,7 +178,7 @@ class CapsuleLayer(nn.Module):
         return self.votes.from_grid(u), _folded(u, activation)[1]
 
     def _in_one_row(self, u: Tensor, activation: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Children that have matrices of their own, and their activations, in one row; they may lie on a grid."""
+        """A fixed number of children, and their activations, in one row; they may lie on a grid."""
         require_tensor("u", u, "(..., children, in_dim)", 2)
         sizes = tuple(u.shape[-4:-1])
         on_grid = sizes == self.grid or (u.shape[-2] != self.in_capsules and math.prod(sizes) == self.in_capsules)

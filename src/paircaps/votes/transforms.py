@@ -26,10 +26,12 @@ class LinearVotes(nn.Module):
 
     Children that share their matrices lie on a grid, (..., H, W, kinds, K_in). Coordinates make each of them longer, by
     one column of its rows, which holds the row and the column of its position, from 0 to 1: the vote remains a product.
-    Batch norm leaves that part of a vote as it is.
+    Batch norm leaves that part of a vote as it is. Where all children share one matrix for each parent, each is a
+    position with a single kind.
 
     Args:
-        in_capsules: number of children with matrices of their own: all of them, or the kinds that a position has.
+        in_capsules: number of children with matrices of their own: all of them, the kinds that a position has, or one
+            where all children have the same.
         out_capsules: J, the number of parents.
         in_dim: K_in of a child.
         pose_dim: K of a parent.
@@ -128,7 +130,8 @@ class LinearVotes(nn.Module):
 
     def extra_repr(self) -> str:
         """Shape of the weight, for print(model)."""
-        shared = ", shared by all positions" if self.shared else ""
+        among = "children" if len(self.weight) == 1 else "positions"
+        shared = f", shared by all {among}" if self.shared else ""
         coordinates = "" if self.coordinates is None else f", coordinates={self.coordinates!r}"
         return f"weight={tuple(self.weight.shape)}{shared}{coordinates}"
 
