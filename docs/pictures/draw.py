@@ -350,7 +350,7 @@ GROUND_FLOOR = {
     "pictures.py": "files → tensors",
     "network.py": "model + classes",
     "model_files.py": "save, load",
-    "losses.py": "the objective",
+    "losses/": "the objective",
 }
 
 PATH = [
@@ -363,7 +363,7 @@ PATH = [
     ("agreement", "routing/fm.py"),
     ("capsules", "functional.py"),
     ("decoder", "models/decoder.py"),
-    ("loss", "losses.py"),
+    ("loss", "losses/objective.py"),
 ]
 """Steps of an image in a training, each with the file that does it."""
 

@@ -28,7 +28,7 @@ from paircaps._utils.checks import (
     shape_of,
     square_side,
 )
-from paircaps._utils.labels import one_hot, require_indices
+from paircaps._utils.labels import require_classes
 from paircaps._utils.precision import in_full_precision
 
 __all__ = [
@@ -622,7 +622,7 @@ def margin_loss(
     require_tensor("activation", activation, "(..., classes)", 1)
     require_choice("reduction", reduction, REDUCTIONS)
     require_choice("over_classes", over_classes, ("sum", "mean"))
-    T = _present(target, activation)
+    T = require_classes(target, activation)
     hit = (positive_margin - activation).clamp_min(0).square()
     miss = (activation - negative_margin).clamp_min(0).square()
     loss = T * hit + absent_weight * (1 - T) * miss  # E10
@@ -630,21 +630,6 @@ def margin_loss(
         return loss
     per_image = loss.sum(dim=-1) if over_classes == "sum" else loss.mean(dim=-1)
     return per_image.mean() if reduction == "mean" else per_image.sum()
-
-
-def _present(target: Tensor, activation: Tensor) -> Tensor:
-    """T of E10, (..., J): the target itself if it has one value per class, else the one-hot code of its indices."""
-    if not isinstance(target, Tensor):
-        raise TypeError(f"target must be a tensor, got {type(target).__name__}")
-    if target.shape == activation.shape:
-        return target.to(activation.dtype)
-    if target.shape != activation.shape[:-1]:
-        raise ValueError(
-            f"target must hold class indices of shape {tuple(activation.shape[:-1])} or one value per class of shape "
-            f"{shape_of(activation)}, got {shape_of(target)}"
-        )
-    require_indices("target", target)
-    return one_hot(target, activation.shape[-1], activation.dtype)
 
 
 @in_full_precision

@@ -90,6 +90,8 @@ from paircaps.data import list_datasets
 from paircaps.data.registry import all_metadata
 downloads = [metadata.name for metadata in all_metadata() if metadata.files]
 found = {"DATASETS": sorted({*list_datasets()} - {"folder"}), "DOWNLOADS": downloads}
+from paircaps.losses import list_losses
+found["LOSSES"] = sorted(["auto", *list_losses()])
 print(json.dumps({**found, "MODELS": paircaps.list_models(), "ROUTINGS": paircaps.list_routings()}))
 """
 

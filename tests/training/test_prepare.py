@@ -80,6 +80,13 @@ def test_without_extend_a_longer_recipe_is_refused_with_an_offer(copied):
     assert train(recipe(), copied).resumed_at is None
 
 
+def test_a_loss_that_changes_over_a_training_is_refused_too(tmp_path):
+    spread = {"loss__name": "spread", "data__limit": 70, "train__batch_size": 16}
+    train(recipe(**spread), tmp_path / "run")
+    with pytest.raises(TrainingError, match=r"(?s)cannot be extended: .*the spread loss goes by the length"):
+        train(recipe(**spread, train__epochs=3), tmp_path / "run", extend=True)
+
+
 @pytest.mark.parametrize("name", ["linear", "cosine", "one-cycle", "trapezoid"])
 def test_a_schedule_whose_past_depends_on_the_length_is_refused(tmp_path, name):
     changed = {"schedule__name": name, "schedule__cool_down": 0.9, "data__limit": 70, "train__batch_size": 16}

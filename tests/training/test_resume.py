@@ -16,10 +16,11 @@ from paircaps import load
 from paircaps.data import load_dataset
 from paircaps.errors import CheckpointError
 from paircaps.losses import Loss, Objective
-from paircaps.training import evaluate
+from paircaps.training import evaluate, train
 from paircaps.training.checkpoints import Checkpoint, newest_checkpoint, read_checkpoint, write_checkpoint
 from paircaps.training.datasets import load_datasets
 from paircaps.training.recipe import Data
+from paircaps.training.recipes import load_recipe
 from paircaps.training.run_folder import checkpoint_path, checkpoint_steps
 
 
@@ -146,6 +147,28 @@ def test_half_precision_goes_on_with_its_scale(subprocesses, tmp_path):
     code, said = subprocesses.run(*command(tmp_path / "run", *half))
     assert code == 0, said
     assert results(tmp_path / "run") == results(tmp_path / "whole")
+
+
+def test_the_margin_of_the_spread_loss_goes_on_where_it_was(subprocesses, tmp_path):
+    rising = ("--model.routing", "em", "--loss.name", "spread", "--train.steps", 6, "--run.checkpoint_every", 3)
+    code, said = subprocesses.run(*command(tmp_path / "whole", *rising))
+    assert code == 0, said
+    child = subprocesses.start(*command(tmp_path / "run", *rising))
+    child.wait_for(lambda: (tmp_path / "run" / "checkpoints" / "step-00000003").exists())
+    child.send(signal.SIGKILL)
+    child.wait()
+    code, said = subprocesses.run(*command(tmp_path / "run", *rising))
+    assert code == 0, said
+    assert results(tmp_path / "run") == results(tmp_path / "whole")
+
+
+def test_the_objective_knows_the_share_of_the_training_that_is_done(tmp_path, monkeypatch):
+    told = []
+    tell = Objective.set_progress
+    monkeypatch.setattr(Objective, "set_progress", lambda self, share: (told.append(share), tell(self, share)))
+    short = {"data": {"limit": 80}, "train": {"steps": 4, "batch_size": 16}, "loss": {"decoder": "none"}}
+    train(load_recipe("glyphs", short), tmp_path / "run")
+    assert told == [0, 0.25, 0.5, 0.75]
 
 
 def test_no_row_comes_twice(whole):

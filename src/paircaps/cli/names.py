@@ -15,6 +15,7 @@ DATASETS = (
 DOWNLOADS = ("mnist", "fashion-mnist", "cifar10", "svhn", "smallnorb", "affnist")
 """Datasets with published files."""
 ROUTINGS = ("dynamic", "em", "fm", "heinsen", "mean")
+LOSSES = ("auto", "centripetal", "cross-entropy", "margin", "mask", "nll", "spread")
 MODELS = (
     *("caps-segment", "capsnet", "capsnet-light", "capsnet-pool", "capsnet-pool-light"),
     *("fast-caps", "fast-caps-tiny", "fast-pool", "fast-pool-tiny"),

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from paircaps.cli.names import DATASETS, MODELS, ROUTINGS, shipped_recipes
+from paircaps.cli.names import DATASETS, LOSSES, MODELS, ROUTINGS, shipped_recipes
 from paircaps.cli.parser import CommandParser, add_plugin_option, suggest
 
 _PACKAGE = Path(__file__).parent.parent
@@ -19,6 +19,7 @@ _NAMES = {
     "model.routing": ("auto", *ROUTINGS),
     "data.name": DATASETS,
     "data.test": DATASETS,
+    "loss.name": LOSSES,
 }
 """Keys whose values are names, though others are allowed too."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -24,6 +25,10 @@ class ImageModel(nn.Module, ABC):
     pose_dim: int
     """K of the pose that the model returns for each class."""
 
+    preferred_loss: ClassVar[str | None] = None
+    """Class loss that ``loss.name = "auto"`` takes for this model, whatever its routing asks for; None leaves it to the
+    routing."""
+
     def __init__(
         self, num_classes: int, in_channels: int, image_size: int | tuple[int, int], minimum_size: int
     ) -> None:
@@ -43,6 +48,16 @@ class ImageModel(nn.Module, ABC):
     @property
     def bounded(self) -> bool:
         """Whether activations lie in 0..1; ``loss.name = "auto"`` then takes the margin loss."""
+        return False
+
+    @property
+    def wanted_loss(self) -> str | None:
+        """Class loss that the model, or else its routing, asks ``loss.name = "auto"`` for; None if neither does."""
+        return self.preferred_loss
+
+    @property
+    def in_unit_cube(self) -> bool:
+        """Whether poses lie in the unit cube, each coordinate in 0..1, as the centripetal loss needs them."""
         return False
 
     @property

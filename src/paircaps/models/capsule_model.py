@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from paircaps.functional import Capsules
 from paircaps.layers import PrimaryCapsules
 from paircaps.models.base import ImageModel
-from paircaps.models.stack import is_bounded
+from paircaps.models.stack import is_bounded, loss_of_routing
 
 
 class CapsuleModel(ImageModel):
@@ -33,6 +33,11 @@ class CapsuleModel(ImageModel):
     def bounded(self) -> bool:
         """Whether activations of the last layer's routing lie in 0..1."""
         return is_bounded(self.layers)
+
+    @property
+    def wanted_loss(self) -> str | None:
+        """Class loss that the model asks for, else the one that the routing of the last layer asks for."""
+        return self.preferred_loss or loss_of_routing(self.layers)
 
     def capsules(self, images: Tensor) -> Capsules:
         """(B, C, H, W) to capsules of (B, J, K), (B, J, K) and (B, J)."""

@@ -101,3 +101,9 @@ def is_bounded(layers: nn.Sequential) -> bool:
     """Whether the activations of the last layer lie in 0..1; False for a routing that is no Routing."""
     routing = layers[-1].get_submodule("routing")
     return isinstance(routing, Routing) and routing.bounded
+
+
+def loss_of_routing(layers: nn.Sequential) -> str | None:
+    """Class loss that the routing of the last layer asks for; None if it asks for none, or is no Routing."""
+    routing = layers[-1].get_submodule("routing")
+    return routing.preferred_loss if isinstance(routing, Routing) else None

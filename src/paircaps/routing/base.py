@@ -144,6 +144,10 @@ class Routing(nn.Module, ABC):
     fold_options: ClassVar[Mapping[str, object]] = {}
     """Further options that suit a layer which folds a fine grid, whose parents hear hundreds of children."""
 
+    preferred_loss: ClassVar[str | None] = None
+    """Class loss that ``loss.name = "auto"`` takes where this routing makes the class capsules, one of
+    :func:`paircaps.losses.list_losses`; None leaves it to :attr:`bounded`. A model may ask for another one."""
+
     def __init__(
         self,
         out_capsules: int,

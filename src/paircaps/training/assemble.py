@@ -78,10 +78,9 @@ def build_objective(recipe: Recipe, datasets: Datasets, device: torch.device) ->
     _require_masks_fit(recipe, network, datasets.train)
     try:
         objective = Objective(network, recipe.loss)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise RecipeError(f"loss: {error}") from None
-    certainty = "activation" if network.model.bounded or objective.loss_name == "margin" else "softmax"
-    network.spec = replace(network.spec, certainty=certainty)
+    network.spec = replace(network.spec, certainty=objective.certainty)
     set_norm_momentum(network, recipe.train.norm_momentum)
     return objective.to(device, memory_format=memory_format(recipe, network))  # pyright: ignore[reportCallIssue]
 

@@ -157,8 +157,9 @@ def _require_facts(facts: object) -> None:
             raise ValueError(f"{FACTS}: {name!r} is missing")
         if type(facts[name]) is not kind:
             raise ValueError(f"{FACTS}: {name} is {facts[name]!r:.100}")
-    if not isinstance(facts.get("kernel", ""), str):
-        raise ValueError(f"{FACTS}: kernel is {facts['kernel']!r:.100}")
+    for name in ("kernel", "loss"):  # earlier versions wrote neither
+        if not isinstance(facts.get(name, ""), str):
+            raise ValueError(f"{FACTS}: {name} is {facts[name]!r:.100}")
     if not 1 <= facts["threads"] <= _MOST_THREADS:
         raise ValueError(f"{FACTS}: threads must be from 1 to {_MOST_THREADS:,}, got {facts['threads']!r:.100}")
     try:
@@ -210,12 +211,19 @@ class CheckpointManager:
         data_facts: description of the images; it must be the same when a run is resumed.
         processes: all processes of the training; rank 0 reads and writes, and shares what it reads.
         settings: section ``run`` of the recipe, for the number of newest checkpoints to keep and of threads.
+        loss_name: name of the class loss, by which a longer run is told from this one.
     """
 
     def __init__(
-        self, folder: RunFolder, state: State, data_facts: dict[str, Any], processes: Processes, settings: Run
+        self,
+        folder: RunFolder,
+        state: State,
+        data_facts: dict[str, Any],
+        processes: Processes,
+        settings: Run,
+        loss_name: str,
     ) -> None:
-        self.folder, self.state, self.data_facts = folder, state, data_facts
+        self.folder, self.state, self.data_facts, self.loss_name = folder, state, data_facts, loss_name
         self.processes, self.settings = processes, settings
         self._saved = (-1, -1)  # step and step of the last validation of the newest checkpoint
 
@@ -250,6 +258,7 @@ class CheckpointManager:
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             "kernel": self._path_of_votes(),
+            "loss": self.loss_name,
         }
         return Checkpoint.pack(self.state.tensors(), facts)
 

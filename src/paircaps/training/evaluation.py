@@ -28,7 +28,7 @@ from paircaps._utils.checks import require_choice
 from paircaps.data import Batch, ImageDataset, Loader
 from paircaps.data.augment import padded_images
 from paircaps.layers.norms import settling
-from paircaps.losses import MaskPair, Objective, is_right
+from paircaps.losses import MaskPair, Objective, Outputs, is_right
 from paircaps.training.distributed import Processes, synchronise_norms
 from paircaps.training.recipe import Evaluate
 
@@ -124,7 +124,7 @@ class EvaluatedBatch:
         labels: (B,) class indices, or (B, D).
         loss: sum of the losses of the images.
         reconstruction_error: sum of the squared errors of the reconstructions; 0 without a decoder.
-        loss_name: ``"cross-entropy"``, ``"margin"`` or ``"mask"``.
+        certainty: how activations become certainties, ``"softmax"`` or ``"activation"``.
         masks: masks of the images alone, found and true, (B, J, H, W) of bool; None of a network without masks.
     """
 
@@ -133,13 +133,13 @@ class EvaluatedBatch:
     labels: Tensor
     loss: float
     reconstruction_error: float
-    loss_name: str
+    certainty: str
     masks: MaskPair | None = None
 
     @property
     def confidence(self) -> Tensor:
         """Confidence in the most active class, (B,) in 0..1."""
-        probability = self.activation.softmax(-1) if self.loss_name == "cross-entropy" else self.activation.clamp(0, 1)
+        probability = self.activation.softmax(-1) if self.certainty == "softmax" else self.activation.clamp(0, 1)
         return probability.amax(-1).double()
 
 
@@ -364,14 +364,15 @@ def _evaluate_batch(
     reconstruction = None
     if network.decoder is not None:
         reconstruction = network.decoder(capsules, labels if labels.dim() == 2 else None)
-    losses = objective.losses(activation, labels, reconstruction, batch.reconstruction_target, masks).double()
+    outputs = Outputs(capsules._replace(activation=activation), masks)
+    losses = objective.losses(outputs, labels, reconstruction, batch.reconstruction_target).double()
     return EvaluatedBatch(
         activation=activation.cpu(),
         plain_activation=capsules.activation.cpu(),
         labels=labels.cpu(),
         loss=float(losses.total),
         reconstruction_error=float(losses.squared_error),
-        loss_name=objective.loss_name,
+        certainty=objective.certainty,
         masks=None if masks is None else MaskPair(*(part.cpu() > 0 for part in masks)),
     )
 

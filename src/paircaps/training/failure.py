@@ -26,6 +26,7 @@ from paircaps.training.datasets import load_datasets
 from paircaps.training.distributed import Processes
 from paircaps.training.optimiser import create_optimiser
 from paircaps.training.run_folder import RunFolder
+from paircaps.training.schedule import count_steps, steps_per_epoch
 from paircaps.training.state import Counters, State
 from paircaps.training.step import NotFinite, Stepper
 
@@ -106,7 +107,10 @@ def replay(folder: RunFolder) -> Replay:
     facts, saved, batch = read_failure(folder)
     recipe = folder.read_recipe()
     device = choose_device(recipe.run)
-    objective = build_objective(recipe, load_datasets(recipe.data), device)
+    datasets = load_datasets(recipe.data)
+    objective = build_objective(recipe, datasets, device)
+    steps = count_steps(recipe, steps_per_epoch(len(datasets.train), recipe.train.decided_batch_size))
+    objective.set_progress((facts["step"] - 1) / steps)
     network = objective.network
     state = State(network, create_optimiser(recipe.optimiser, network), None, Counters())
     state.restore(saved.tensors, Counters.from_dict(saved.facts["counters"]))

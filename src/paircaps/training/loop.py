@@ -236,7 +236,9 @@ class Training:
         self.evaluator = Evaluator(
             evaluated, recipe.evaluate, self.loader, processes, layout, self._stop_evaluation_if_asked
         )
-        self.checkpoints = CheckpointManager(folder, self.state, self.datasets.facts(), processes, recipe.run)
+        self.checkpoints = CheckpointManager(
+            folder, self.state, self.datasets.facts(), processes, recipe.run, self.loss_name
+        )
         self.resumed_at = self.checkpoints.restore()
         if self.state.counters.step > self.steps:
             raise TrainingError(
@@ -291,6 +293,7 @@ class Training:
         share = rate(recipe.schedule, counters.step, self.steps, self.steps_per_epoch)
 
         # step
+        self.stepper.objective.set_progress(counters.step / self.steps)
         try:
             sums, gradient, signal = self.stepper(batch, self.images_per_step, share, self._signal())
         except NotFinite as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from paircaps._utils.files import write_whole
 from paircaps._utils.words import counted
 from paircaps.errors import CheckpointError, TrainingError
+from paircaps.losses import follows_progress
 from paircaps.model_files import WEIGHTS as MODEL_WEIGHTS
 from paircaps.training.checkpoints import read_checkpoint
 from paircaps.training.recipe import Recipe
@@ -106,10 +107,11 @@ def shared_checkpoint(folder: RunFolder, begun: Recipe, recipe: Recipe) -> int:
             raise TrainingError(f"it has {counted(old, 'step')}, and {new:,} are no more than that")
         # a validation at the end of a run, within an epoch or between two validations, is not in a longer run
         at_end = saved == old and saved % (per_epoch * recipe.evaluate.every) != 0
-        if not has_same_past(recipe, saved, old, new, per_epoch):
+        loss = facts.get("loss", "")  # earlier checkpoints have none: no loss changed over a training
+        if follows_progress(loss) or not has_same_past(recipe, saved, old, new, per_epoch):
             reason = (
                 f"in a run of {counted(new, 'step')} the first {saved:,} would have been others, because "
-                f"{_depends_on_length(recipe)} by the length of the whole run. A longer run is a new one"
+                f"{_depends_on_length(recipe, loss)} by the length of the whole run. A longer run is a new one"
             )
         elif at_end:
             reason = f"it was validated at its end, step {saved:,}, where a longer run is not"
@@ -120,7 +122,9 @@ def shared_checkpoint(folder: RunFolder, begun: Recipe, recipe: Recipe) -> int:
     raise TrainingError(reason)
 
 
-def _depends_on_length(recipe: Recipe) -> str:
+def _depends_on_length(recipe: Recipe, loss: str) -> str:
+    if follows_progress(loss):
+        return f"the {loss} loss goes"
     if recipe.train.sizes:
         return f"schedule {recipe.schedule.name} and train.sizes go"
     return f"the learning rate of schedule {recipe.schedule.name} goes"

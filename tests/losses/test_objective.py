@@ -5,8 +5,10 @@ import torch
 import torch.nn.functional as F
 
 from paircaps.functional import margin_loss
-from paircaps.losses import MASK_BRIGHTNESS, Loss, Objective, is_right, mask_loss, target_masks
+from paircaps.losses import Loss, Objective, Outputs, is_right, spread_loss
+from paircaps.models import ResNetCapsules
 from paircaps.network import Network, NetworkSpec, Preparation
+from paircaps.routing import FMAgreement
 
 
 def network(routing="fm", decoder="none", size=16, labels=1, **options):
@@ -61,10 +63,10 @@ def test_training_and_evaluation_share_one_loss():
     objective = Objective(network(decoder="dense"), Loss(decoder_weight=0.25)).eval()
     images, labels = torch.rand(5, 1, 16, 16), torch.tensor([0, 1, 2, 3, 0])
     capsules = objective.network(images)
-    losses = objective.losses(capsules.activation, labels, objective.network.decoder(capsules, labels), images)
+    losses = objective.losses(Outputs(capsules), labels, objective.network.decoder(capsules, labels), images)
     torch.testing.assert_close(objective(images, labels, images).loss, losses.total)
     assert losses.double().total.item() == losses.class_loss.item() + 0.25 * losses.squared_error.item()
-    assert objective.losses(capsules.activation, labels, None, images).total == losses.class_loss
+    assert objective.losses(Outputs(capsules), labels, None, images).total == losses.class_loss
 
 
 def test_two_labels_are_both_present():
@@ -91,64 +93,84 @@ def test_right_is_the_most_active_class_or_both_of_two():
     assert is_right(activation, torch.tensor([[2, 1], [0, 1], [0, 2]])).tolist() == [True, False, True]
 
 
+def test_certainties_are_those_of_the_activations_or_of_the_loss():
+    for routing, name, certainty in (
+        ("fm", "cross-entropy", "softmax"),
+        ("fm", "margin", "activation"),
+        ("fm", "spread", "softmax"),
+        ("dynamic", "cross-entropy", "activation"),
+        ("dynamic", "nll", "activation"),
+        ("em", "spread", "activation"),
+    ):
+        assert Objective(network(routing), Loss(name)).certainty == certainty, (routing, name)
+
+
+class Asking(FMAgreement):
+    preferred_loss = "spread"
+
+
+class AskingForOneLabel(FMAgreement):
+    preferred_loss = "cross-entropy"
+
+
+def test_auto_takes_what_the_routing_asks_for(monkeypatch):
+    asking = network(Asking)
+    assert Objective(asking, Loss()).loss_name == "spread"
+    assert Objective(network(Asking, labels=2), Loss()).loss_name == "spread"
+    assert Objective(network(AskingForOneLabel, labels=2), Loss()).loss_name == "margin", "two labels"
+    assert Objective(asking, Loss("margin")).loss_name == "margin", "what a recipe says counts"
+
+
+def test_what_the_model_asks_for_wins_over_its_routing(monkeypatch):
+    monkeypatch.setattr(ResNetCapsules, "preferred_loss", "margin")
+    assert Objective(network(Asking), Loss()).loss_name == "margin"
+    assert Objective(network(), Loss()).loss_name == "margin"
+
+
 @pytest.mark.parametrize(
-    ("values", "complaint"),
+    ("loss", "routing", "labels", "complaint"),
     [
-        ({"name": "hinge"}, "name must be one of 'auto', 'cross-entropy', 'margin', 'mask', got 'hinge'"),
-        ({"label_smoothing": 2}, "label_smoothing must be from 0 to 1, got 2"),
-        ({"decoder": "big"}, "decoder must be one of"),
-        ({"decoder_weight": float("nan")}, "decoder_weight must be"),
+        (
+            Loss("nll"),
+            "fm",
+            1,
+            r"nll needs activations in 0\.\.1, .* resnet-caps-small have no bound: use cross",
+        ),
+        (Loss("nll"), "fm", 2, "have no bound: use margin, or a routing"),
+        (
+            Loss("centripetal"),
+            "em",
+            1,
+            "which those of resnet-caps-small are not: use auto",
+        ),
+        (Loss("spread", options={"margin_end": 2}), "em", 1, "margin_end must be from 0 to 1, got 2"),
+        (Loss("margin", label_smoothing=0.1), "em", 1, "label_smoothing is cross-entropy's; margin has none, got 0.1"),
     ],
 )
-def test_bad_values_are_refused(values, complaint):
+def test_a_loss_that_does_not_fit_is_refused(loss, routing, labels, complaint):
     with pytest.raises(ValueError, match=complaint):
-        Loss(**values)
+        Objective(network(routing, labels=labels), loss)
 
 
-def test_masks_are_where_a_digit_alone_is_bright():
-    originals = torch.zeros(2, 2, 1, 2, 3)
-    originals[0, 0, 0, 0] = 0.9  # digit 4
-    originals[0, 1, 0, :, 1] = 0.3  # digit 1, which overlaps
-    originals[1, 0, 0, 1, 2] = MASK_BRIGHTNESS  # not above it
-    masks = target_masks(torch.tensor([[4, 1], [0, 2]]), originals, 5)
-    assert masks.shape == (2, 5, 2, 3)
-    assert masks[0, 4].tolist() == [[1, 1, 1], [0, 0, 0]]
-    assert masks[0, 1].tolist() == [[0, 1, 0], [0, 1, 0]]
-    assert masks[0].sum() == 5
-    assert masks[1].sum() == 0
-    in_bytes = (originals * 255).floor().to(torch.uint8)
-    assert torch.equal(target_masks(torch.tensor([[4, 1], [0, 2]]), in_bytes, 5), masks)
+def test_an_unknown_option_is_refused():
+    with pytest.raises(TypeError, match="loss 'spread' has no option 'margn'; it takes margin_start, margin_end"):
+        Objective(network(), Loss("spread", options={"margn": 0.3}))
 
 
-def test_masks_of_an_index_have_class_k_minus_1_where_it_is_k():
-    index = torch.tensor([[[0, 1, 2], [2, 2, 0]]], dtype=torch.uint8)
-    masks = target_masks(torch.tensor([1]), index, 3)
-    assert masks[0].tolist() == [[[0, 1, 0], [0, 0, 0]], [[0, 0, 1], [1, 1, 0]], [[0, 0, 0], [0, 0, 0]]]
+def test_the_margin_of_spread_follows_the_progress_of_training_alone():
+    objective = Objective(network("em"), Loss("spread", options={"margin_start": 0.1, "margin_end": 0.5}))
+    capsules, labels, images = objective.network(torch.rand(3, 1, 16, 16)), torch.tensor([0, 1, 2]), torch.empty(0)
+
+    def value(progress):
+        objective.set_progress(progress)
+        return objective.losses(Outputs(capsules), labels, None, images).class_loss
+
+    for progress, margin in ((0.0, 0.1), (0.25, 0.2), (1.0, 0.5)):
+        torch.testing.assert_close(value(progress), spread_loss(capsules.activation, labels, margin, "sum"))
+    objective.eval()
+    assert value(0.0) == value(1.0), "an evaluation has the margin of the end, whenever it is"
+    assert "progress" not in objective.state_dict()
 
 
-def test_the_loss_of_masks_against_a_plain_loop():
-    generator = torch.Generator().manual_seed(0)
-    found = torch.randn(2, 3, 4, 5, generator=generator)
-    true = (torch.rand(2, 3, 4, 5, generator=generator) > 0.6).float()
-    expected = 0.0
-    for logits, mask in zip(found.flatten(0, 1).double(), true.flatten(0, 1).double(), strict=True):
-        p = 1 / (1 + (-logits).exp())
-        cross_entropy = -(mask * p.log() + (1 - mask) * (1 - p).log()).mean()
-        dice = 1 - (2 * (p * mask).sum() + 1) / (p.sum() + mask.sum() + 1)
-        expected += float(10 * cross_entropy + dice)
-    assert mask_loss(found, true).item() == pytest.approx(expected, rel=1e-5)
-
-
-def test_perfect_masks_have_no_loss():
-    true = torch.zeros(1, 2, 4, 4)
-    true[0, 0, :2] = 1
-    assert mask_loss(200 * true - 100, true).item() == pytest.approx(0, abs=1e-5)
-
-
-def test_a_network_with_masks_has_their_loss_and_no_other():
-    assert Loss().resolve(True, 2, has_masks=True) == "mask"
-    assert Loss(name="mask").resolve(True, 1, has_masks=True) == "mask"
-    with pytest.raises(ValueError, match="margin is for networks that classify"):
-        Loss(name="margin").resolve(True, 2, has_masks=True)
-    with pytest.raises(ValueError, match="mask is for networks that give masks"):
-        Loss(name="mask").resolve(True, 2)
+def test_a_new_objective_stands_at_the_end():
+    assert Objective(network("em"), Loss("spread")).progress == 1
