@@ -26,6 +26,8 @@ MODELS = (
 )
 EXPERIMENTS = ("fig4", "fig5", "table1", "table2", "table2-small", "table3", "table5", "table6")
 ALL_EXPERIMENTS = "all"
+COMPARISON = "routings"
+"""Name of the comparison of routings, beside those of the experiments."""
 FITS = ("crop", "pad", "stretch")
 """Ways to fit a picture into the network's image."""
 TEST_VIEWS = ("none", "flip", "shift", "flip-shift")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from paircaps._utils.allocator import keep_freed_memory
 from paircaps._utils.words import visible
 from paircaps.errors import RecipeError
+from paircaps.paper import comparison
 from paircaps.paper.experiments import ALL, experiments, find_experiments
 from paircaps.paper.own_routing import take_own_routings
 from paircaps.paper.plan import RUNS, Choice, describe_experiments
@@ -20,6 +22,10 @@ from paircaps.training.recipe_io import RecipeTree, merge, parse_setting
 
 def run_reproduce(options: argparse.Namespace) -> int:
     """Run ``paircaps reproduce``: list experiments, or train and write the report; returns the exit code."""
+    if comparison.NAME in options.names:
+        return _run_comparison(options)
+    if options.steps is not None:
+        raise RecipeError(f"--steps is for {comparison.NAME}; the paper's experiments have --epochs and --hours")
     if options.list:
         wanted = find_experiments(options.names or list(experiments()))
         print(describe_experiments(wanted), end="")
@@ -47,6 +53,30 @@ def run_reproduce(options: argparse.Namespace) -> int:
     if (options.out / RUNS).is_dir():
         _print_files(write_report(options.out))
     return _print_problems(summary)
+
+
+def _run_comparison(options: argparse.Namespace) -> int:
+    """Run ``paircaps reproduce routings``: train every routing in the same networks; returns the exit code."""
+    if options.names != [comparison.NAME]:
+        raise RecipeError(f"{comparison.NAME} compares routings and is no table of the paper: give it alone")
+    given = {"--epochs": options.epochs, "--hours": options.hours, "--limit": options.limit, "--set": options.set}
+    for name, value in {**given, "--short": options.short}.items():
+        if value:
+            raise RecipeError(f"{name} is not for {comparison.NAME}, whose trainings are all alike: it has --steps")
+    wanted = comparison.Comparison(tasks=tuple(options.data), routings=tuple(options.only))
+    wanted = replace(wanted, steps=options.steps or wanted.steps, seeds=options.seeds or wanted.seeds)
+    if options.list:
+        print(comparison.describe(wanted), end="")
+        return 0
+    if options.out is None:
+        raise RecipeError("--out DIR is missing: the folder of all results")
+    if options.out.exists() and not options.out.is_dir():
+        raise RecipeError(f"--out: {options.out} is a file; it takes a folder")
+    folder = options.out / comparison.NAME
+    keep_freed_memory()
+    done, problems = comparison.compare_routings(wanted, folder, _say, quiet=options.quiet)
+    _print_files(comparison.write_page(wanted, folder))
+    return _print_problems(ReproduceSummary(done, (), tuple(problems)))
 
 
 def _changes(settings: list[str]) -> RecipeTree:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paircaps.cli.arguments import path, positive_number, whole_number
-from paircaps.cli.names import ALL_EXPERIMENTS, DATASETS, EXPERIMENTS
+from paircaps.cli.names import ALL_EXPERIMENTS, COMPARISON, DATASETS, EXPERIMENTS
 from paircaps.cli.parser import CommandParser, suggest
 
 _ABOUT = """
@@ -35,6 +35,12 @@ def declare_reproduce(parser: CommandParser) -> None:
     lengths.add_argument(
         "--hours", type=positive_number, metavar="H", help="hours of all trainings together, estimated beforehand"
     )
+    lengths.add_argument(
+        "--steps",
+        type=whole_number(1, 1_000_000),
+        metavar="N",
+        help="steps of every training of routings (default: 250)",
+    )
     parser.add_argument("--limit", type=whole_number(32), metavar="N", help="most images of each split")
     parser.add_argument(
         "--short",
@@ -59,10 +65,10 @@ def _declare_choice(parser: CommandParser) -> None:
         "names",
         nargs="*",
         metavar="NAME",
-        help=f"{', '.join((*EXPERIMENTS, ALL_EXPERIMENTS))}; table3 includes table4; all leaves out table2-small, "
-        "which is not in the paper",
+        help=f"{', '.join((*EXPERIMENTS, ALL_EXPERIMENTS, COMPARISON))}; table3 includes table4; all leaves out "
+        f"table2-small, which is not in the paper, and {COMPARISON}, which compares every routing in the same networks",
     )
-    suggest(names, (*EXPERIMENTS, ALL_EXPERIMENTS))
+    suggest(names, (*EXPERIMENTS, ALL_EXPERIMENTS, COMPARISON))
     data = parser.add_argument(
         "--data", action="append", default=[], metavar="NAME", help="only this dataset; may be given several times"
     )
