@@ -10,6 +10,7 @@ from paircaps._utils.figures import FORMATS, SLIDE_WIDTH
 from paircaps.cli import COMMANDS, build_parser, names
 from paircaps.cli.parser import load_function
 from paircaps.explain.equivariance import IMAGES
+from paircaps.paper.comparison import NAME
 from paircaps.paper.experiments import ALL, experiments
 from paircaps.pictures import FITS
 from paircaps.training.compare.curves import AXES
@@ -102,6 +103,7 @@ def test_names_are_those_of_the_rooms():
     for constant, registered in json.loads(done.stdout).items():
         assert list(getattr(names, constant)) == registered, f"add or remove the name in {constant} of cli/names.py"
     assert (*names.EXPERIMENTS, names.ALL_EXPERIMENTS) == (*experiments(), ALL)
+    assert names.COMPARISON == NAME
     assert names.FITS == FITS
     assert tuple(AXES) == names.CURVES_OVER
     assert names.EQUIVARIANCE_IMAGES == IMAGES

@@ -75,7 +75,7 @@ def _run_comparison(options: argparse.Namespace) -> int:
     folder = options.out / comparison.NAME
     keep_freed_memory()
     done, problems = comparison.compare_routings(wanted, folder, _say, quiet=options.quiet)
-    _print_files(comparison.write_page(wanted, folder))
+    _print_files(comparison.write_page(replace(wanted, routings=()), folder))  # a page has all that there is
     return _print_problems(ReproduceSummary(done, (), tuple(problems)))
 
 

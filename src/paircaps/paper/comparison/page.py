@@ -76,10 +76,12 @@ def _introduction(comparison: Comparison, folder: Path, rows: Sequence[Row]) -> 
     return " ".join(
         [
             f"Every routing, average pooling of the same size (`{POOL}`), and the control that routes nothing",
-            f"(`{CONTROL}`), in the same networks: a residual network of three blocks, and {len(HEADS)} heads: {heads}.",
+            f"(`{CONTROL}`), in the same networks: a residual network of three blocks, and {len(HEADS)} heads:",
+            f"{heads}.",
             f"Adam with a one-cycle schedule, batches of {BATCH}, the losses that `auto` takes, fp32, one thread. The",
-            f"highest rate is one of {rates}: for each network and task the one that is best, with seed 0, on 5 % of the",
-            "training images, which are held back; test images choose nothing. Cells are percent on test images, mean ±",
+            f"highest rate is one of {rates}: for each network and task the one that is best, with seed 0, on 5 % of",
+            "the training images, which are held back; test images choose nothing. Cells are percent on test images,",
+            "mean ±",
             f"standard deviation over {comparison.seeds} seeds. Finished: {finished['time']} of {wanted} trainings of",
             f"equal time, {finished['steps']} of {wanted} of equal steps; the same command goes on with the others.",
             f"{'; '.join(machines) or 'No training is finished'}.",
@@ -158,9 +160,9 @@ def _in_words(stands: Any) -> str:
 def _about_costs(comparison: Comparison) -> str:
     return " ".join(
         [
-            f"Time of a training step of {BATCH} images and of an image at inference, in milliseconds on one thread, and",
-            "the most memory that a step takes beyond weights and images; all networks of a task took turns. *R²*: of a",
-            "linear map from the pose of the right capsule to the true place, rotation, scale and shear, their mean.",
+            f"Time of a training step of {BATCH} images and of an image at inference, in milliseconds on one thread,",
+            "and the most memory that a step takes beyond weights and images; all networks of a task took turns. *R²*:",
+            "of a linear map from the pose of the right capsule to the true place, rotation, scale and shear, the mean.",
             f"*layers*: number of capsule layers through which it learns glyphs to {100 * LEARNT:g} % in",
             f"{comparison.steps} steps, of 1, 2, 3 and 6.",
         ]
