@@ -63,7 +63,7 @@ def _run_comparison(options: argparse.Namespace) -> int:
     for name, value in {**given, "--short": options.short}.items():
         if value:
             raise RecipeError(f"{name} is not for {comparison.NAME}, whose trainings are all alike: it has --steps")
-    wanted = comparison.Comparison(tasks=tuple(options.data), routings=tuple(options.only))
+    wanted = comparison.RoutingComparison(tasks=tuple(options.data), routings=tuple(options.only))
     wanted = replace(wanted, steps=options.steps or wanted.steps, seeds=options.seeds or wanted.seeds)
     if options.list:
         print(comparison.describe(wanted), end="")

@@ -9,22 +9,22 @@ from paircaps.cli import main
 from paircaps.errors import FolderBusyError, PaircapsError, RecipeError
 from paircaps.models import count_parameters, create_model
 from paircaps.paper import comparison as room
-from paircaps.paper.comparison import Comparison, compare_routings, costs, run, trials
+from paircaps.paper.comparison import RoutingComparison, compare_routings, costs, run, trials
 from paircaps.paper.comparison.costs import Cost, measure_costs
 from paircaps.paper.comparison.design import HEADS, LEARNING_RATES, POOL, Trial, describe
 from paircaps.paper.comparison.page import as_markdown, write_page
-from paircaps.paper.comparison.records import Record, Records, failed, read_record, record_path
+from paircaps.paper.comparison.records import Records, TrialRecord, failed, read_record, record_path
 from paircaps.paper.comparison.results import collect, learns_through, standing
 from paircaps.paper.comparison.run import chosen_rate, equal_time_steps
 
 pytestmark = pytest.mark.usefixtures("no_data")
 
-SMALL = Comparison(steps=10, seeds=2, tasks=("glyphs",), routings=("fm", "mean", POOL))
+SMALL = RoutingComparison(steps=10, seeds=2, tasks=("glyphs",), routings=("fm", "mean", POOL))
 MACHINE = {"cpu": "C", "cores": 2, "threads": 1, "python": "3", "torch": "2", "paircaps": "0", "commit": "abc"}
 
 
 def record(trial, validation=0.5, test=0.5, **changes):
-    return replace(Record(trial, 1000, validation, test, 1.0, None, "", MACHINE), **changes)
+    return replace(TrialRecord(trial, 1000, validation, test, 1.0, None, "", MACHINE), **changes)
 
 
 @pytest.fixture
@@ -59,10 +59,10 @@ def test_every_head_takes_a_routing_and_says_its_size():
 
 
 def test_missing_images_have_stand_ins():
-    assert [task.name for task in Comparison().wanted_tasks] == ["affine-glyphs", "glyphs", "multi-glyphs"]
-    assert "translated → affine glyphs: is here" in describe(Comparison())
+    assert [task.name for task in RoutingComparison().wanted_tasks] == ["affine-glyphs", "glyphs", "multi-glyphs"]
+    assert "translated → affine glyphs: is here" in describe(RoutingComparison())
     with pytest.raises(PaircapsError, match="paircaps data get fashion-mnist"):
-        compare_routings(Comparison(tasks=("fashion-mnist",)), None or trials.Path("nowhere"), print)
+        compare_routings(RoutingComparison(tasks=("fashion-mnist",)), None or trials.Path("nowhere"), print)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_missing_images_have_stand_ins():
 )
 def test_unknown_names_are_refused(wrong, message):
     with pytest.raises(RecipeError, match=message):
-        Comparison(**wrong)
+        RoutingComparison(**wrong)
 
 
 def test_held_out_images_choose_the_rate_and_test_images_nothing(pretended, tmp_path):

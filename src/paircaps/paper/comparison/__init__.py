@@ -10,8 +10,8 @@
 
 from __future__ import annotations
 
-from paircaps.paper.comparison.design import NAME, Comparison, describe
+from paircaps.paper.comparison.design import NAME, RoutingComparison, describe
 from paircaps.paper.comparison.page import write_page
 from paircaps.paper.comparison.run import compare_routings
 
-__all__ = ["NAME", "Comparison", "compare_routings", "describe", "write_page"]
+__all__ = ["NAME", "RoutingComparison", "compare_routings", "describe", "write_page"]

@@ -187,7 +187,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RoutingComparison:
     """What is compared, and for how long.
 
     Args:
@@ -232,7 +232,7 @@ class Comparison:
         return [*((head, name) for head in HEADS for name in names if is_routing(name)), *pooled]
 
 
-def describe(comparison: Comparison) -> str:
+def describe(comparison: RoutingComparison) -> str:
     """Text of ``paircaps reproduce routings --list``: what is compared, on which images, and in how many trainings.
 
     Args:

@@ -10,7 +10,7 @@ from paircaps._utils.figures import as_png, new_figure
 from paircaps._utils.files import write_whole
 from paircaps._utils.machine import machine_line
 from paircaps._utils.text_tables import markdown_table
-from paircaps.paper.comparison.design import BATCH, HEADS, LEARNING_RATES, POOL, TASKS, Comparison
+from paircaps.paper.comparison.design import BATCH, HEADS, LEARNING_RATES, POOL, TASKS, RoutingComparison
 from paircaps.paper.comparison.records import Records
 from paircaps.paper.comparison.results import CONTROL, LEARNT, Row, collect, depths, learns_through, standing
 
@@ -24,7 +24,7 @@ _BUDGETS = {"time": "Equal time", "steps": "Equal steps"}
 _COLOURS = ("#2f6fb2", "#c2571a", "#3d8f5f")
 
 
-def write_page(comparison: Comparison, folder: Path) -> list[Path]:
+def write_page(comparison: RoutingComparison, folder: Path) -> list[Path]:
     """Write the page and its picture from the records in a folder.
 
     Args:
@@ -40,7 +40,7 @@ def write_page(comparison: Comparison, folder: Path) -> list[Path]:
     return [folder / PAGE, folder / PICTURE]
 
 
-def as_markdown(comparison: Comparison, folder: Path, rows: Sequence[Row]) -> str:
+def as_markdown(comparison: RoutingComparison, folder: Path, rows: Sequence[Row]) -> str:
     """The page as Markdown.
 
     Args:
@@ -66,7 +66,7 @@ def as_markdown(comparison: Comparison, folder: Path, rows: Sequence[Row]) -> st
     return "\n".join(lines)
 
 
-def _introduction(comparison: Comparison, folder: Path, rows: Sequence[Row]) -> str:
+def _introduction(comparison: RoutingComparison, folder: Path, rows: Sequence[Row]) -> str:
     """What was done, on which machine, and how much of it is finished."""
     machines = sorted({machine_line(record.machine) for record in Records(folder)})
     wanted = len(rows) * comparison.seeds
@@ -89,7 +89,7 @@ def _introduction(comparison: Comparison, folder: Path, rows: Sequence[Row]) -> 
     )
 
 
-def _about(budget: str, comparison: Comparison) -> str:
+def _about(budget: str, comparison: RoutingComparison) -> str:
     if budget == "steps":
         return f"Every network is trained for {comparison.steps} steps."
     return (
@@ -157,7 +157,7 @@ def _in_words(stands: Any) -> str:
     return "; ".join(f"{what}: {', '.join(names)}" for what, names in parts if names)
 
 
-def _about_costs(comparison: Comparison) -> str:
+def _about_costs(comparison: RoutingComparison) -> str:
     return " ".join(
         [
             f"Time of a training step of {BATCH} images and of an image at inference, in milliseconds on one thread,",
@@ -170,7 +170,7 @@ def _about_costs(comparison: Comparison) -> str:
 
 
 def _costs(
-    comparison: Comparison, folder: Path, rows: Sequence[Row], tasks: Sequence[str]
+    comparison: RoutingComparison, folder: Path, rows: Sequence[Row], tasks: Sequence[str]
 ) -> tuple[list[str], list[list[str]]]:
     """Header and rows of the table of costs, measured on the first task."""
     header = ["head", "routing", "parameters", "ms a step", "ms an image", "memory, MB", "R²", "layers"]

@@ -18,7 +18,7 @@ RECORDS = "records"
 
 
 @dataclass(frozen=True)
-class Record:
+class TrialRecord:
     """Outcome of a trial.
 
     Args:
@@ -48,14 +48,14 @@ class Record:
         write_whole(path, (json.dumps(asdict(self), indent=2) + "\n").encode())
 
 
-def failed(trial: Trial, reason: str) -> Record:
-    """Record of a trial that gave no numbers.
+def failed(trial: Trial, reason: str) -> TrialRecord:
+    """TrialRecord of a trial that gave no numbers.
 
     Args:
         trial: what was trained.
         reason: why it gave none.
     """
-    return Record(trial, trial.parameters, None, None, None, None, reason, dict(describe_machine()))
+    return TrialRecord(trial, trial.parameters, None, None, None, None, reason, dict(describe_machine()))
 
 
 def record_path(folder: Path, trial: Trial) -> Path:
@@ -63,7 +63,7 @@ def record_path(folder: Path, trial: Trial) -> Path:
     return folder / RECORDS / f"{trial.name}.json"
 
 
-def read_record(path: Path) -> Record:
+def read_record(path: Path) -> TrialRecord:
     """Read a record.
 
     Raises:
@@ -72,7 +72,7 @@ def read_record(path: Path) -> Record:
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
         trial = Trial(**tree["trial"])
-        record = Record(**{**tree, "trial": trial})
+        record = TrialRecord(**{**tree, "trial": trial})
         numbers = (record.validation, record.test)
         good = all(isinstance(number, float | int) and 0 <= number <= 1 for number in numbers) or record.failure
         places = path.as_posix().endswith(f"/{RECORDS}/{trial.name}.json")
@@ -93,12 +93,12 @@ class Records:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def find(self, trial: Trial) -> Record | None:
-        """Record of a trial, None if there is none yet."""
+    def find(self, trial: Trial) -> TrialRecord | None:
+        """TrialRecord of a trial, None if there is none yet."""
         path = record_path(self.folder, trial)
         return read_record(path) if path.is_file() else None
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[TrialRecord]:
         """All records, in the order of their names."""
         for path in sorted((self.folder / RECORDS).rglob("*.json")):
             yield read_record(path)

@@ -9,8 +9,8 @@ from statistics import fmean
 
 from paircaps._utils.summary import Summary, summarise
 from paircaps.paper.comparison.costs import Cost, read_costs
-from paircaps.paper.comparison.design import DEPTH_TASK, DEPTHS, LEARNING_RATES, POOL, Comparison, Trial
-from paircaps.paper.comparison.records import Record, Records
+from paircaps.paper.comparison.design import DEPTH_TASK, DEPTHS, LEARNING_RATES, POOL, RoutingComparison, Trial
+from paircaps.paper.comparison.records import Records, TrialRecord
 from paircaps.paper.comparison.run import chosen_rate, equal_steps, equal_time
 from paircaps.paper.report.significance import difference
 
@@ -59,7 +59,7 @@ class Row:
         return summarise(values) if values else None
 
 
-def collect(comparison: Comparison, folder: Path) -> list[Row]:
+def collect(comparison: RoutingComparison, folder: Path) -> list[Row]:
     """Results of all networks on all tasks, finished or not.
 
     Args:
@@ -96,16 +96,16 @@ def collect(comparison: Comparison, folder: Path) -> list[Row]:
     return rows
 
 
-def _found(records: Records, trials: Iterable[Trial]) -> list[Record]:
+def _found(records: Records, trials: Iterable[Trial]) -> list[TrialRecord]:
     """Records of the trials that have one."""
     return [record for trial in trials if (record := records.find(trial)) is not None]
 
 
-def _percent(records: Iterable[Record]) -> tuple[float, ...]:
+def _percent(records: Iterable[TrialRecord]) -> tuple[float, ...]:
     return tuple(100 * record.test for record in records if record.test is not None)
 
 
-def depths(comparison: Comparison, folder: Path) -> dict[str, dict[int, float | None]]:
+def depths(comparison: RoutingComparison, folder: Path) -> dict[str, dict[int, float | None]]:
     """Accuracy on glyphs by routing and number of layers, at the rate that is best on held-out images.
 
     A depth that was not tried with all rates is left out; None stands for a depth at which every rate failed.

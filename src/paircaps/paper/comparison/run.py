@@ -14,7 +14,7 @@ from paircaps.paper.comparison.design import (
     DEPTH_TASK,
     LEARNING_RATES,
     POOL,
-    Comparison,
+    RoutingComparison,
     Trial,
 )
 from paircaps.paper.comparison.records import Records
@@ -24,7 +24,9 @@ Costs = dict[str, dict[tuple[str, str], Cost]]
 """Costs by task, then by head and routing."""
 
 
-def compare_routings(comparison: Comparison, folder: Path, say: Say, *, quiet: bool = True) -> tuple[int, list[str]]:
+def compare_routings(
+    comparison: RoutingComparison, folder: Path, say: Say, *, quiet: bool = True
+) -> tuple[int, list[str]]:
     """Train every trial of the comparison that has no record yet, in the order of :func:`stages`.
 
     Several processes may do this in one folder at once: a trial that another one trains is left to it.
@@ -74,7 +76,7 @@ Stage = Callable[[], Iterable[Trial]]
 """Trials to do next; asked when their turn comes, since later ones depend on the records of earlier ones."""
 
 
-def stages(comparison: Comparison, records: Records, costs: Costs) -> Iterator[Stage]:
+def stages(comparison: RoutingComparison, records: Records, costs: Costs) -> Iterator[Stage]:
     """Stages of the comparison, the most telling ones first.
 
     1. Every network with every learning rate, for the same number of steps, which chooses the rate.
@@ -121,7 +123,7 @@ def chosen_rate(task: str, head: str, routing: str, steps: int, records: Records
 
 
 def equal_steps(
-    task: str, networks: Sequence[tuple[str, str]], comparison: Comparison, records: Records
+    task: str, networks: Sequence[tuple[str, str]], comparison: RoutingComparison, records: Records
 ) -> Iterator[Trial]:
     """Trials of all seeds with the chosen rates and as many steps each."""
     for seed, (head, routing) in product(range(comparison.seeds), networks):
@@ -133,7 +135,7 @@ def equal_steps(
 def equal_time(
     task: str,
     networks: Sequence[tuple[str, str]],
-    comparison: Comparison,
+    comparison: RoutingComparison,
     records: Records,
     costs: dict[tuple[str, str], Cost],
 ) -> Iterator[Trial]:
@@ -157,7 +159,7 @@ def equal_time_steps(steps: int, network: tuple[str, str], costs: dict[tuple[str
     return max(1, round(steps * costs[POOL, POOL].step / costs[network].step))
 
 
-def depth_trials(comparison: Comparison) -> Iterator[Trial]:
+def depth_trials(comparison: RoutingComparison) -> Iterator[Trial]:
     """Trials of networks of several capsule layers with every learning rate."""
     routings = [name for name in comparison.wanted_routings if name != POOL]
     for head, routing, lr in product(DEPTH_HEADS, routings, LEARNING_RATES):

@@ -12,7 +12,7 @@ from paircaps.explain.equivariance import find_poses, read_out
 from paircaps.explain.warps import upright_images, warp_randomly
 from paircaps.model_files import load
 from paircaps.paper.comparison.design import TASKS, Trial
-from paircaps.paper.comparison.records import Record, failed
+from paircaps.paper.comparison.records import TrialRecord, failed
 from paircaps.training.datasets import own_dataset
 from paircaps.training.loop import train
 
@@ -23,7 +23,7 @@ IMAGES = 2000
 """Warped images that a linear map from poses to true poses is fitted on, and as many that it is tested on."""
 
 
-def run_trial(trial: Trial, folder: Path, *, quiet: bool) -> Record:
+def run_trial(trial: Trial, folder: Path, *, quiet: bool) -> TrialRecord:
     """Train and test; a training that was stopped goes on. Its folder is removed when it is done.
 
     Args:
@@ -42,7 +42,7 @@ def run_trial(trial: Trial, folder: Path, *, quiet: bool) -> Record:
             raise
         record = failed(trial, str(error).splitlines()[0].replace(str(place), trial.name))
     else:
-        record = Record(
+        record = TrialRecord(
             trial,
             trial.parameters,
             trained["validation_accuracy"],
