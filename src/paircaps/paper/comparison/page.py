@@ -162,7 +162,7 @@ def _about_costs(comparison: RoutingComparison) -> str:
         [
             f"Time of a training step of {BATCH} images and of an image at inference, in milliseconds on one thread,",
             "and the most memory that a step takes beyond weights and images; all networks of a task took turns. *R²*:",
-            "of a linear map from the pose of the right capsule to the true place, rotation, scale and shear, the mean.",
+            "of a linear map from the right capsule's pose to its true place, rotation, scale and shear (mean).",
             f"*layers*: number of capsule layers through which it learns glyphs to {100 * LEARNT:g} % in",
             f"{comparison.steps} steps, of 1, 2, 3 and 6.",
         ]
