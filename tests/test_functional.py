@@ -128,20 +128,35 @@ def test_squash_is_e9_and_zero_at_zero():
     assert (zero.grad == 0).all()
 
 
+def test_the_exponential_squash_is_its_loop_and_has_a_slope_of_one_at_zero():
+    x = double(5, 8)
+    expected = tensor([loops.squash_exponential(row) for row in x.tolist()])
+    torch.testing.assert_close(functional.squash_exponential(x), expected, **EXACT)
+    assert torch.autograd.gradcheck(functional.squash_exponential, double(3, 4).requires_grad_())
+    zero = torch.zeros(3, 8, requires_grad=True)
+    functional.squash_exponential(zero).sum().backward()
+    assert (zero.grad == 1).all()
+
+
+SQUASHES = [functional.squash, functional.squash_exponential]
+
+
+@pytest.mark.parametrize("squash", SQUASHES)
 @pytest.mark.parametrize("scale", [1e15, 1e25, 1e37])
-def test_squash_of_a_huge_vector_has_length_one(scale):
+def test_squash_of_a_huge_vector_has_length_one(scale, squash):
     # x·‖x‖/(1 + ‖x‖²) squares ‖x‖, which is infinite in float32 from 1e19 on; the result was zero
     x = torch.randn(5, 8) * scale
-    torch.testing.assert_close(functional.squash(x).norm(dim=-1), torch.ones(5))
+    torch.testing.assert_close(squash(x).norm(dim=-1), torch.ones(5))
 
 
+@pytest.mark.parametrize("squash", SQUASHES)
 @pytest.mark.parametrize("length", [1e-15, 1e-6, 1e-3, 0.5, 1.0, 3.0, 1e3, 1e6, 1e20, 1e37])
-def test_squash_of_any_length_is_as_precise_as_float32_is(length):
+def test_squash_of_any_length_is_as_precise_as_float32_is(length, squash):
     x = F.normalize(torch.randn(50, 8, dtype=torch.float64), dim=-1) * length
     rounded = x.float().requires_grad_()
     exact = rounded.detach().double().requires_grad_()
     direction = torch.randn(50, 8)
-    found, truth = functional.squash(rounded), functional.squash(exact)
+    found, truth = squash(rounded), squash(exact)
     torch.testing.assert_close(found.double(), truth, rtol=1e-6, atol=1e-44)
     (found * direction).sum().backward()
     (truth * direction).sum().backward()

@@ -20,7 +20,9 @@ CONTENTS = {
         "Results": ["results/report", "docs/experiments/README", "results/README", "LOG"],
         "Project": ["CONTRIBUTING", "SECURITY", "CHANGELOG"],
     },
-    "docs/experiments/README": {"": ["fig4", "fig5", "table1", "table2", "table3", "table5", "table6", "routings", "queue"]},
+    "docs/experiments/README": {
+        "": ["fig4", "fig5", "table1", "table2", "table3", "table5", "table6", "routings", "queue"]
+    },
     "docs/api/README": {
         "": [
             *("paircaps", "functional", "layers", "votes", "routing", "models", "networks", "losses", "testing"),

@@ -49,6 +49,7 @@ __all__ = [
     "reconstruction_loss",
     "row_votes",
     "squash",
+    "squash_exponential",
     "uniform_routing",
     "vector_votes",
     "vote_sums",
@@ -111,6 +112,29 @@ def squash(x: Tensor) -> Tensor:
     m = length.detach().clamp_min(1)
     h = m * ((1 / m).square() + (length / m).square()).sqrt()
     return (length / h) * (x / h)  # E9
+
+
+@in_full_precision
+def squash_exponential(x: Tensor) -> Tensor:
+    """Shorten each vector to a length below one, short ones by less than :func:`squash` does (Mazzia et al., 2021).
+
+        squash(x) = (1 − e^{−‖x‖}) · x / ‖x‖
+
+    A short vector stays almost as it is, where :func:`squash` makes its length ‖x‖²; so gradients do not vanish there.
+
+    Args:
+        x: vectors, (..., K).
+
+    Returns:
+        (..., K), each vector of length 1 − e^{−‖x‖}.
+    """
+    require_tensor("x", x, "(..., pose_dim)", 1)
+    if x.shape[-1] == 0:
+        raise ValueError(f"vectors need at least one dimension, got {shape_of(x)}")
+    length = _length(x)
+    is_short = length < ABSENT  # there x itself, whose gradient is one at zero too
+    divisor = torch.where(is_short, torch.ones_like(length), length)
+    return torch.where(is_short, x, -torch.expm1(-divisor) * (x / divisor))
 
 
 def _length(x: Tensor) -> Tensor:

@@ -134,6 +134,28 @@ def test_primary_activation_is_the_squash_factor():
     torch.testing.assert_close(primary(features).activation.flatten(1), square / (1 + square))
 
 
+@pytest.mark.parametrize(
+    ("squash", "function"),
+    [("square", functional.squash), ("exponential", functional.squash_exponential), (None, lambda x: x)],
+)
+def test_primary_capsules_have_the_squash_that_was_asked_for(squash, function):
+    primary = PrimaryCapsules(3, (8, 8), norm=None, squash=squash)
+    features = torch.randn(5, 3, 8, 8)
+    u = function(primary.conv(features).unflatten(1, (4, 16)).permute(0, 3, 4, 1, 2))
+    torch.testing.assert_close(primary(features).pose, u)
+    torch.testing.assert_close(primary(features).activation, u.norm(dim=-1))
+
+
+def test_a_depthwise_convolution_as_large_as_the_maps_leaves_one_position():
+    primary = PrimaryCapsules(8, (9, 6), groups=2, pose_dim=4, kernel_size=(9, 6), padding=0, norm=None, depthwise=True)
+    assert primary.out_grid == (1, 1, 2)
+    assert primary.conv.weight.shape == (8, 1, 9, 6)
+    features = torch.randn(5, 8, 9, 6)
+    x = torch.einsum("bchw,chw->bc", features, primary.conv.weight[:, 0])  # each channel by its own kernel
+    torch.testing.assert_close(primary(features).s[:, 0, 0], functional.squash(x.view(5, 2, 4)), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(primary.centres(), torch.tensor([[3.0, 4.5], [3.0, 4.5]]))  # x, y
+
+
 def test_a_learned_activation_is_a_sigmoid_of_the_capsules_own_values():
     primary = PrimaryCapsules(3, (8, 6), groups=2, pose_dim=4, activation="learned")
     features = torch.randn(5, 3, 8, 6)
@@ -157,6 +179,8 @@ def with_length(primary):
     ("call", "words"),
     [
         (lambda: PrimaryCapsules(3, 8, activation="gate"), "'length', 'learned', got 'gate'"),
+        (lambda: PrimaryCapsules(3, 8, squash="cube"), "'square', 'exponential', None, got 'cube'"),
+        (lambda: PrimaryCapsules(3, 8, depthwise=True), "4 capsules of 16, 64 in all, got in_channels=3"),
         (lambda: PrimaryCapsules(3, 8, sparse=True), 'sparse=True is for activation="learned"'),
         (lambda: CapsuleLayer((2, 2, 2), 3, start="zero"), "start must be one of 'layer', 'capsule'"),
         (lambda: CapsuleLayer(8, 3, routing_options={"scale": 0.0}), "scale must be"),

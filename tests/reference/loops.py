@@ -15,6 +15,11 @@ def squash(x):
     return [square / (1 + square) * value / length for value in x]  # E9
 
 
+def squash_exponential(x):
+    length = math.sqrt(sum(value * value for value in x))
+    return [(1 - math.exp(-length)) * value / length if length else 0.0 for value in x]
+
+
 def softmax(logits):
     peak = max(logits)
     weights = [math.exp(value - peak) for value in logits]

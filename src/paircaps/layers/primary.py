@@ -14,7 +14,7 @@ from paircaps._utils.checks import (
     require_tensor,
     shape_of,
 )
-from paircaps.functional import Capsules, squash
+from paircaps.functional import Capsules, squash, squash_exponential
 from paircaps.layers.norms import EPS, MOMENTUM, CapsuleNorm
 
 PRIMARY_NORMS = ("pose", "channel", "capsule", None)
@@ -23,6 +23,8 @@ PRIMARY_NORMS = ("pose", "channel", "capsule", None)
 PRIMARY_ACTIVATIONS = ("length", "learned")
 """Values of ``activation``: the length of a capsule, or a convolution of its values, batch norm and a sigmoid."""
 
+SQUASHES = {"square": squash, "exponential": squash_exponential, None: lambda x: x}
+"""Functions by the values of ``squash``: ‖x‖² / (1 + ‖x‖²) long, 1 − e^{−‖x‖} long, or as they are."""
 
 SPARSE_START = (2.0, -2.0)
 """Gain and bias of the batch norm of learned activations that begin sparse: about one in six then is above a half."""
@@ -44,14 +46,17 @@ class PrimaryCapsules(nn.Module):
         in_size: side of the feature maps, or (height, width); every position has capsules of its own, so it is fixed.
         groups: capsules at each position.
         pose_dim: K, the dimensions of a capsule.
-        kernel_size: side of the convolution's kernel.
+        kernel_size: side of the convolution's kernel, or (height, width).
         stride: stride of the convolution.
         padding: padding of the convolution, on every side.
         bias: whether the convolution has a bias.
         norm: batch norm with one statistic per pose dimension (``"pose"``), one for every channel, that is for every
             dimension of every capsule of a position (``"channel"``), one for every dimension of every capsule
             (``"capsule"``), or None.
-        activation: ``"length"``, the length of a capsule after the squash, ‖x‖² / (1 + ‖x‖²), as in the paper; or
+        squash: function that gives capsules a length below one: ``"square"`` for ‖x‖² / (1 + ‖x‖²), as in the paper,
+            ``"exponential"`` for 1 − e^{−‖x‖}, or None for none.
+        depthwise: whether every channel has a convolution of its own; ``in_channels`` is then groups · K.
+        activation: ``"length"``, the length of a capsule after the squash, as in the paper; or
             ``"learned"``: a 1×1 convolution of each capsule's own values, batch norm and a sigmoid.
         sparse: whether learned activations begin sparse: most capsules see nothing until they have learned to.
         any_size: whether feature maps of other sizes are taken too; not with a norm of every capsule.
@@ -65,11 +70,13 @@ class PrimaryCapsules(nn.Module):
         groups: int = 4,
         pose_dim: int = 16,
         *,
-        kernel_size: int = 5,
+        kernel_size: int | tuple[int, int] = 5,
         stride: int = 2,
         padding: int = 2,
         bias: bool = False,
         norm: str | None = "pose",
+        squash: str | None = "square",
+        depthwise: bool = False,
         activation: str = "length",
         sparse: bool = False,
         any_size: bool = False,
@@ -77,21 +84,28 @@ class PrimaryCapsules(nn.Module):
     ) -> None:
         super().__init__()
         require_positive(in_channels=in_channels, groups=groups, pose_dim=pose_dim)
-        require_positive(kernel_size=kernel_size, stride=stride)
+        kernel = height_and_width("kernel_size", kernel_size)
+        require_positive(stride=stride)
         require_not_negative(padding=padding)
         require_choice("norm", norm, PRIMARY_NORMS)
+        require_choice("squash", squash, SQUASHES)
         require_choice("activation", activation, PRIMARY_ACTIVATIONS)
-        require_bool(sparse=sparse)
+        require_bool(sparse=sparse, depthwise=depthwise)
+        if depthwise and in_channels != groups * pose_dim:
+            raise ValueError(
+                f"depthwise=True needs a channel for each value of {groups} capsules of {pose_dim}, "
+                f"{groups * pose_dim} in all, got in_channels={in_channels}"
+            )
         if sparse and activation != "learned":
             raise ValueError(f'sparse=True is for activation="learned", got {activation!r}')
         if any_size and norm == "capsule":
             raise ValueError("any_size needs a norm that is the same at all positions: 'pose', 'channel' or None")
         in_size = height_and_width("in_size", in_size)
-        height, width = ((side + 2 * padding - kernel_size) // stride + 1 for side in in_size)
+        height, width = ((side + 2 * padding - of) // stride + 1 for side, of in zip(in_size, kernel, strict=True))
         if height < 1 or width < 1:
             raise ValueError(
                 f"feature maps of {in_size[0]}×{in_size[1]} are too small for primary capsules with a "
-                f"{kernel_size}×{kernel_size} kernel and padding {padding}"
+                f"{kernel[0]}×{kernel[1]} kernel and padding {padding}"
             )
         self.in_channels = in_channels
         self.in_size = in_size
@@ -101,7 +115,9 @@ class PrimaryCapsules(nn.Module):
         self.grid = (height, width)
         self.out_grid = (height, width, groups)
         self.out_capsules = height * width * groups
-        self.conv = nn.Conv2d(in_channels, groups * pose_dim, kernel_size, stride, padding, bias=bias)
+        self.squash = squash
+        apart = in_channels if depthwise else 1
+        self.conv = nn.Conv2d(in_channels, groups * pose_dim, kernel, stride, padding, groups=apart, bias=bias)
         nn.init.kaiming_normal_(self.conv.weight, nonlinearity="relu")
         if norm is None:
             self.norm = nn.Identity()
@@ -136,7 +152,7 @@ class PrimaryCapsules(nn.Module):
         x = maps.unflatten(1, (self.groups, self.pose_dim))  # (B, G, K, H', W')
         x = x.permute(0, 3, 4, 1, 2)  # (B, H', W', G, K)
         x = self.norm(x.flatten(1, 2)).unflatten(1, x.shape[1:3])  # a norm of each capsule numbers the positions
-        u = squash(x)
+        u = SQUASHES[self.squash](x)
         if self.presence is None:
             return Capsules(u, u, torch.linalg.vector_norm(u, dim=-1))
         return Capsules(u, u, self.presence(maps).movedim(1, -1))
@@ -152,9 +168,12 @@ class PrimaryCapsules(nn.Module):
         Returns:
             x to the right and y down, (I, 2), position by position, the groups of one position side by side.
         """
-        kernel, stride, padding = (self.conv.kernel_size[0], self.conv.stride[0], int(self.conv.padding[0]))
-        middle = (kernel - 1) / 2 - padding
-        y, x = (first + step * (stride * torch.arange(side) + middle) for side in grid or self.grid)
+        stride, padding = self.conv.stride[0], int(self.conv.padding[0])
+        middles = ((side - 1) / 2 - padding for side in self.conv.kernel_size)
+        y, x = (
+            first + step * (stride * torch.arange(side) + middle)
+            for side, middle in zip(grid or self.grid, middles, strict=True)
+        )
         positions = torch.stack(torch.meshgrid(x, y, indexing="xy"), -1)  # (height, width, 2)
         return positions.flatten(0, 1).repeat_interleave(self.groups, 0)
 
