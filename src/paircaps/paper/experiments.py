@@ -42,6 +42,8 @@ class Variant:
         changes: settings that it changes in a recipe, as sections of keys.
         pooled: whether it is the pooling twin of the recipe's network.
         own: whether it is a row that the experiment itself does not have.
+        recipe: name of the recipe whose network, loss and optimiser it has, for a system published by others; empty for
+            those of the experiment.
     """
 
     name: str
@@ -49,6 +51,12 @@ class Variant:
     changes: Mapping[str, Any]
     pooled: bool = False
     own: bool = False
+    recipe: str = ""
+
+    @property
+    def is_rival(self) -> bool:
+        """Whether it is a system published by others, which is trained only where it is named."""
+        return bool(self.recipe)
 
 
 @dataclass(frozen=True)
@@ -205,7 +213,9 @@ def experiments() -> dict[str, Experiment]:
     text = (resources.files("paircaps.paper") / "paper.toml").read_text(encoding="utf-8")
     tree = tomllib.loads(text)
     variants = {
-        name: Variant(name, keys["title"], keys.get("set", {}), keys.get("pooled", False))
+        name: Variant(
+            name, keys["title"], keys.get("set", {}), keys.get("pooled", False), recipe=keys.get("recipe", "")
+        )
         for name, keys in tree.pop("variants").items()
     }
     # an experiment with a base takes from it all keys that it does not have itself

@@ -37,6 +37,27 @@ def order_sentences(experiment: Experiment, cells: Sequence[Cell]) -> list[Findi
     return [*(_finding_on(data, group) for data, group in by_dataset.items()), *missing]
 
 
+def rival_sentences(cells: Sequence[Cell]) -> list[Finding]:
+    """Findings on systems published by others, one for each dataset that they were trained on.
+
+    Each has its own loss, optimiser and length, so they are listed and not ranked against the other networks.
+
+    Args:
+        cells: results of such systems.
+    """
+    by_dataset: dict[str, list[Cell]] = {}
+    for cell in cells:
+        if cell.records:
+            by_dataset.setdefault(cell.data, []).append(cell)
+    return [
+        Finding(
+            f"Systems published by others on {data}, each with its own loss and optimiser, in percent: "
+            f"{'; '.join(f'{cell.variant.title} {_summary(cell)}' for cell in found)}."
+        )
+        for data, found in by_dataset.items()
+    ]
+
+
 def _finding_on(data: str, cells: Sequence[Cell]) -> Finding:
     """Finding on one dataset: the order of its networks, their differences, and whether they are the paper's."""
     summaries = {cell.variant.title: _summary(cell) for cell in cells}

@@ -13,7 +13,7 @@ from paircaps.paper.records import Cell, read_cell
 from paircaps.paper.report.cells import length_in_words, paper_cell, result_cell, seeds_in_words, share_in_words
 from paircaps.paper.report.curves import draw_curves
 from paircaps.paper.report.document import ColumnGroup, Picture, Section, Table, TableCell, empty_cell
-from paircaps.paper.report.ranking import order_sentences
+from paircaps.paper.report.ranking import order_sentences, rival_sentences
 from paircaps.paper.report.reconstructions import reconstruction_sheet
 from paircaps.paper.report.times_table import times_section
 from paircaps.paper.run_status import PICTURED_VARIANT
@@ -38,13 +38,15 @@ def experiment_section(experiment: Experiment, out: Path, pictures: Path) -> Sec
         for study in experiment.studies
         for variant in experiment.variants
     }
+    ours = [cell for cell in cells.values() if not cell.variant.is_rival]
+    rivals = [cell for cell in cells.values() if cell.variant.is_rival]
     drawn, missing = _pictures(experiment, cells, pictures)
     machines = _machines(cells)
     return Section(
         name=experiment.name,
         title=f"{experiment.title}: {experiment.caption}",
         claim=experiment.claim,
-        findings=tuple(order_sentences(experiment, list(cells.values()))),
+        findings=(*order_sentences(experiment, ours), *rival_sentences(rivals)),
         table=_results_table(experiment, cells),
         pictures=drawn,
         missing_pictures=missing,
@@ -65,7 +67,8 @@ def _results_table(experiment: Experiment, cells: Cells) -> Table:
         row_cells = [*(TableCell(text) for text in row.cells), _parameters_cell(experiment, row.variant, cells)]
         for column in experiment.columns:
             if has_numbers:
-                row_cells.append(paper_cell(row.paper.get(column.key), row.variant is not None, experiment.decimals))
+                is_ours = row.variant is not None and not row.variant.is_rival
+                row_cells.append(paper_cell(row.paper.get(column.key), is_ours, experiment.decimals))
             row_cells.append(
                 empty_cell("quoted by the paper")
                 if row.variant is None
