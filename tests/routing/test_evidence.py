@@ -2,12 +2,13 @@
 
 import pytest
 import torch
+from reference.sized import sized_routing
 
 import paircaps
 from paircaps import CapsuleLayer, create_routing, functional, list_routings
 from paircaps.errors import PaircapsError
 from paircaps.routing import Routing
-from paircaps.testing import random_votes
+from paircaps.testing import random_inputs, random_votes
 
 ROUTINGS = [
     ("fm", {}),
@@ -36,11 +37,11 @@ ROUTINGS = [
 @pytest.fixture(params=ROUTINGS, ids=str)
 def routing(request):
     name, options = request.param
-    return create_routing(name, 4, **options).double()
+    return sized_routing(name, 4, children=7, pose_dim=9, **options).double()
 
 
 def votes_of(*leading):
-    return (part.double() for part in random_votes(*leading, children=7, out_capsules=4, pose_dim=9))
+    return random_votes(*leading, children=7, out_capsules=4, pose_dim=9)
 
 
 def test_every_registered_routing_is_here():
@@ -49,10 +50,10 @@ def test_every_registered_routing_is_here():
 
 @pytest.mark.parametrize("leading", [(), (3,), (2, 3)])
 def test_shares_add_up_to_the_activation(routing, leading):
-    votes, activation = votes_of(*leading)
-    evidence = routing.evidence(votes, activation)
+    inputs = random_inputs(routing, *leading, children=7, out_capsules=4, pose_dim=9)
+    evidence = routing.evidence(*inputs)
     assert evidence.share.shape == (*leading, 7, 4)
-    torch.testing.assert_close(evidence.share.sum(-2), routing(votes, activation).activation)
+    torch.testing.assert_close(evidence.share.sum(-2), routing(*inputs).activation)
 
 
 def test_fm_shares_are_those_of_the_definition():
@@ -87,7 +88,8 @@ def test_pairs_and_each_child_with_itself_add_up_too(name):
 @pytest.mark.parametrize("iterations", [1, 2, 4])
 def test_coupling_divides_each_child_among_the_parents(name, iterations):
     votes, activation = votes_of(3)
-    coupling = create_routing(name, 4, iterations=iterations).double().evidence(votes, activation).coupling
+    routing = sized_routing(name, 4, children=7, pose_dim=9, iterations=iterations).double()
+    coupling = routing.evidence(votes, activation).coupling
     torch.testing.assert_close(coupling.sum(-1), torch.ones_like(activation))
     assert (coupling.var() > 1e-6) == (iterations > 1), "uniform at first, and no longer when votes were heard"
 
@@ -106,8 +108,9 @@ def test_parents_are_made_with_the_coupling_that_is_told():
 
 @pytest.mark.parametrize("name", list_routings())
 def test_evidence_is_finite_where_nothing_is_there(name):
-    routing = create_routing(name, 4)
-    evidence = routing.evidence(torch.zeros(2, 7, 4, 9), torch.zeros(2, 7))
+    routing = sized_routing(name, 4, children=7, pose_dim=9)
+    inputs = random_inputs(routing, 2, children=7, out_capsules=4, pose_dim=9, dtype=torch.float32)
+    evidence = routing.evidence(*map(torch.zeros_like, inputs))
     assert all(part.isfinite().all() for part in evidence if part is not None)
     assert evidence.pairs(torch.tensor([0, 3])).isfinite().all()
 

@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 import torch
 from reference import loops
+from reference.sized import sized_routing
 
 import paircaps
 from paircaps import Capsules, create_routing, list_routings, register_routing, testing
@@ -80,20 +81,20 @@ def test_the_three_routings_of_the_paper_are_registered():
 
 @pytest.mark.parametrize("name", list_routings())
 def test_every_routing_passes_the_shipped_checks(name):
-    testing.check_routing(create_routing(name, J), J)
+    testing.check_routing(sized_routing(name, J), J)
 
 
 @pytest.mark.parametrize(("name", "options"), OPTIONS, ids=str)
 def test_every_option_passes_them_too(name, options):
-    testing.check_routing(create_routing(name, J, **options), J)
+    testing.check_routing(sized_routing(name, J, **options), J)
 
 
 @pytest.mark.parametrize(("name", "options"), OPTIONS, ids=str)
 def test_every_option_does_what_it_does_in_the_loop(name, options):
     oracle = partial(LOOPS[name], **options)
-    testing.assert_matches_oracle(create_routing(name, J, **options), oracle, J)
+    testing.assert_matches_oracle(sized_routing(name, J, **options), oracle, J)
     with pytest.raises(AssertionError, match="differs from its oracle"):
-        testing.assert_matches_oracle(create_routing(name, J), oracle, J)
+        testing.assert_matches_oracle(sized_routing(name, J), oracle, J)
 
 
 def test_every_routing_has_a_loop():
@@ -103,18 +104,18 @@ def test_every_routing_has_a_loop():
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("name", list_routings())
 def test_hard_inputs_are_finite_whatever_the_numbers(name, seed):
-    testing.assert_finite(create_routing(name, J), J, seed=seed)
+    testing.assert_finite(sized_routing(name, J), J, seed=seed)
 
 
 @pytest.mark.parametrize("name", list_routings())
 @pytest.mark.parametrize("children", [2, 7])
 def test_every_routing_is_its_loop(name, children):
-    testing.assert_matches_oracle(create_routing(name, J), LOOPS[name], J, children=children)
+    testing.assert_matches_oracle(sized_routing(name, J, children=children), LOOPS[name], J, children=children)
 
 
 @pytest.mark.parametrize("name", ["dynamic", "em", "heinsen"])
 def test_the_rivals_are_their_loops_for_a_single_child(name):
-    testing.assert_matches_oracle(create_routing(name, J), LOOPS[name], J, children=1)
+    testing.assert_matches_oracle(sized_routing(name, J, children=1), LOOPS[name], J, children=1)
 
 
 def test_a_single_child_has_no_pair_to_agree_with():
@@ -125,36 +126,36 @@ def test_a_single_child_has_no_pair_to_agree_with():
 
 @pytest.mark.parametrize("name", list_routings())
 def test_vmap_over_a_batch_is_the_batch(name):
-    routing = create_routing(name, J)
-    votes, activation = testing.random_votes(6, out_capsules=J, dtype=torch.float32)
-    for one, other in zip(torch.func.vmap(routing)(votes, activation), routing(votes, activation), strict=True):
+    routing = sized_routing(name, J)
+    inputs = testing.random_inputs(routing, 6, out_capsules=J, dtype=torch.float32)
+    for one, other in zip(torch.func.vmap(routing)(*inputs), routing(*inputs), strict=True):
         torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize("name", list_routings())
 def test_gradients_of_single_images_by_vmap(name):
-    routing = create_routing(name, J)
-    votes, activation = testing.random_votes(6, out_capsules=J, dtype=torch.float32)
+    routing = sized_routing(name, J)
+    votes, *others = testing.random_inputs(routing, 6, out_capsules=J, dtype=torch.float32)
 
-    def loss(votes, activation):
-        return routing(votes, activation).activation.square().sum()
+    def loss(votes, *others):
+        return routing(votes, *others).activation.square().sum()
 
-    each = torch.func.vmap(torch.func.grad(loss))(votes, activation)
+    each = torch.func.vmap(torch.func.grad(loss))(votes, *others)
     leaf = votes.clone().requires_grad_()
-    loss(leaf, activation).backward()
+    loss(leaf, *others).backward()
     torch.testing.assert_close(each, leaf.grad)
 
 
 @pytest.mark.parametrize("name", list_routings())
 @pytest.mark.usefixtures("fresh_compiler")
 def test_compiled_routing_is_the_routing(name):
-    routing = create_routing(name, J)
+    routing = sized_routing(name, J)
     compiled = torch.compile(routing, fullgraph=True)
-    votes, activation = testing.random_votes(2, out_capsules=J, dtype=torch.float32)
+    votes, *others = testing.random_inputs(routing, 2, out_capsules=J, dtype=torch.float32)
     results = []
     for function in (routing, compiled):
         leaf = votes.clone().requires_grad_()
-        parts = function(leaf, activation)
+        parts = function(leaf, *others)
         sum(part.sum() for part in parts).backward()
         results.append([*parts, leaf.grad])
     for one, other in zip(*results, strict=True):
@@ -163,22 +164,22 @@ def test_compiled_routing_is_the_routing(name):
 
 @pytest.mark.parametrize("name", list_routings())
 def test_copies_and_state_dicts_route_alike(name):
-    routing = create_routing(name, J)
+    routing = sized_routing(name, J)
     with torch.no_grad():
         for parameter in routing.parameters():
             parameter.normal_()
-    other = create_routing(name, J)
+    other = sized_routing(name, J)
     other.load_state_dict(routing.state_dict())
-    votes, activation = testing.random_votes(2, out_capsules=J, dtype=torch.float32)
+    inputs = testing.random_inputs(routing, 2, out_capsules=J, dtype=torch.float32)
     for twin in (other, copy.deepcopy(routing)):
-        for one, two in zip(twin(votes, activation), routing(votes, activation), strict=True):
+        for one, two in zip(twin(*inputs), routing(*inputs), strict=True):
             torch.testing.assert_close(one, two, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", list_routings())
 def test_votes_for_another_number_of_parents_are_refused(name):
     with pytest.raises(ValueError, match=r"3 parents, got votes for 4: shape \(2, 5, 4, 8\)"):
-        create_routing(name, J)(torch.randn(2, 5, 4, 8))
+        sized_routing(name, J)(torch.randn(2, 5, 4, 8))
 
 
 def test_an_unknown_name_lists_the_known_ones():
@@ -204,14 +205,14 @@ def test_an_unknown_option_lists_the_known_ones():
 @pytest.mark.parametrize("name", ["dynamic", "em", "heinsen"])
 def test_zero_iterations_are_refused_when_the_routing_is_built(name):
     with pytest.raises(ValueError, match="iterations must be at least 1, got 0"):
-        create_routing(name, J, iterations=0)
+        sized_routing(name, J, iterations=0)
 
 
 @pytest.mark.parametrize("name", ["dynamic", "em", "heinsen"])
 def test_iterations_without_end_are_refused_when_the_routing_is_built(name):
-    assert create_routing(name, J, iterations=100).iterations == 100
+    assert sized_routing(name, J, iterations=100).iterations == 100
     with pytest.raises(ValueError, match="iterations must be from 1 to 100, got 1000000000"):
-        create_routing(name, J, iterations=10**9)
+        sized_routing(name, J, iterations=10**9)
 
 
 def test_no_parents_are_refused():
