@@ -68,8 +68,8 @@ def as_markdown(rows):
         "",
         f"`resnet-caps-small` on {GLYPHS:,} glyphs, {STEPS:,} steps of {BATCH} images, Adam with a one-cycle schedule "
         "of the stated highest rate, seed 0, one thread: percent of the learned glyphs that are recognised at the end, "
-        f'and of {10 * GLYPHS:,} others. "Not finite" would mark a training that was ended by a loss which is no number. '
-        "Seconds are those of the thread, for the whole training and its test, at the median of the six.",
+        f'and of {10 * GLYPHS:,} others. "Not finite" would mark a training that was ended by a loss which is no '
+        "number. Seconds are those of the thread, for the whole training and its test, at the median of the six.",
         "",
         f"| routing | {' | '.join(f'{precision}, {lr:g}' for precision, lr in cases)} | seconds |",
         f"|{'---|' * (len(cases) + 2)}",

@@ -146,11 +146,14 @@ def test_gradients_of_single_images_by_vmap(name):
     torch.testing.assert_close(each, leaf.grad)
 
 
-@pytest.mark.parametrize("name", list_routings())
+@pytest.mark.parametrize(
+    ("name", "backend"),
+    [*((name, "aot_eager") for name in list_routings()), ("em", "inductor")],  # machine code takes ten seconds
+)
 @pytest.mark.usefixtures("fresh_compiler")
-def test_compiled_routing_is_the_routing(name):
+def test_compiled_routing_is_the_routing(name, backend):
     routing = sized_routing(name, J)
-    compiled = torch.compile(routing, fullgraph=True)
+    compiled = torch.compile(routing, fullgraph=True, backend=backend)
     votes, *others = testing.random_inputs(routing, 2, out_capsules=J, dtype=torch.float32)
     results = []
     for function in (routing, compiled):
