@@ -35,14 +35,25 @@ def spread_loop(activation, labels, margin):
     return found
 
 
-def centripetal_loop(pose, labels, hit, miss, weight):
+def in_steps(excess, width, height):
+    total, slope = 0.0, height
+    while excess > 0:
+        total += slope * min(excess, width)
+        excess, slope = excess - width, slope + height
+    return total
+
+
+def centripetal_loop(pose, labels, hit=0.1, miss=0.9, weight=0.5, width=0.1, height=0.2, ghost=False):
     found = []
     for capsules, own in zip(pose.tolist(), named(labels), strict=True):
-        total = 0.0
+        total, of_absent = 0.0, []
         for j, coordinates in enumerate(capsules):
             distance = math.sqrt(sum((x - 0.5) ** 2 for x in coordinates))
-            total += max(0, distance - hit) ** 2 / 2 if j in own else weight * max(0, miss - distance) ** 2
-        found.append(total)
+            if j in own:
+                total += in_steps(distance - hit, width, height)
+            else:
+                of_absent.append((distance, weight * in_steps(miss - distance, width, height)))
+        found.append(total + sum(cost for _, cost in sorted(of_absent)[1 if ghost else 0 :]))
     return found
 
 
@@ -60,11 +71,10 @@ def test_losses_are_those_of_plain_loops(labels):
     for margin in (0.2, 0.9):
         expected = torch.tensor(spread_loop(a, labels, margin), dtype=torch.float64)
         torch.testing.assert_close(spread_loss(a, present, margin, "none"), expected)
-    expected = torch.tensor(centripetal_loop(pose, labels, 0.1, 0.9, 0.5), dtype=torch.float64)
-    torch.testing.assert_close(centripetal_loss(pose, present, "none"), expected)
-    options = {"hit_margin": 0.3, "miss_margin": 0.6, "absent_weight": 2.0}
-    expected = torch.tensor(centripetal_loop(pose, labels, *options.values()), dtype=torch.float64)
-    torch.testing.assert_close(centripetal_loss(pose, present, "none", **options), expected)
+    zones = {"hit_margin": 0.3, "miss_margin": 0.6, "absent_weight": 2.0}
+    for options in ({}, zones, {**zones, "step_width": 0.07, "step_height": 0.5, "ghost": True}):
+        expected = torch.tensor(centripetal_loop(pose, labels, *options.values()), dtype=torch.float64)
+        torch.testing.assert_close(centripetal_loss(pose, present, "none", **options), expected)
     torch.testing.assert_close(
         nll_loss(a, present, "none"), torch.tensor(nll_loop(a, labels), dtype=torch.float64), rtol=1e-7, atol=0
     )

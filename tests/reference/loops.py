@@ -126,6 +126,13 @@ def mean_of_votes(votes):
     return v, v, [math.sqrt(sum(value * value for value in parent)) for parent in v]
 
 
+def sum_of_votes(votes):
+    """The sum of the votes, and its length."""
+    I, J, K = len(votes), len(votes[0]), len(votes[0][0])
+    s = [[sum(votes[i][j][f] for i in range(I)) for f in range(K)] for j in range(J)]
+    return s, s, [math.sqrt(sum(value * value for value in parent)) for parent in s]
+
+
 def margin_loss(activation, present):
     """E10, the value of each class."""
     return [

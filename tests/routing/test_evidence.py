@@ -28,6 +28,7 @@ ROUTINGS = [
     ("em", {}),
     ("em", {"iterations": 1}),
     ("mean", {}),
+    ("sum", {}),
     ("heinsen", {}),
     ("heinsen", {"iterations": 1}),
     ("heinsen", {"activation": "logit", "beta_use": 0.75}),
@@ -76,7 +77,7 @@ def test_pairs_of_different_children_add_up_to_the_activation(options):
     torch.testing.assert_close(pairs.triu(1).sum((-2, -1)), activation)
 
 
-@pytest.mark.parametrize("name", ["dynamic", "mean"])
+@pytest.mark.parametrize("name", ["dynamic", "mean", "sum"])
 def test_pairs_and_each_child_with_itself_add_up_too(name):
     votes, _ = votes_of(3)
     routing, parent = create_routing(name, 4), torch.tensor([1, 1, 0])

@@ -37,6 +37,10 @@ def mean_loop(votes, _):
     return capsules(loops.mean_of_votes(votes.tolist()))
 
 
+def sum_loop(votes, _):
+    return capsules(loops.sum_of_votes(votes.tolist()))
+
+
 def heinsen_loop(votes, children, iterations=3, activation="probability", beta_use=0.015625, beta_ign=0.015625):
     betas = [beta_use] * J, [beta_ign] * J
     s, pose, a = capsules(loops.heinsen_routing(votes.tolist(), children.tolist(), *betas, iterations))
@@ -49,6 +53,7 @@ LOOPS = {
     "em": em_loop,
     "heinsen": heinsen_loop,
     "mean": mean_loop,
+    "sum": sum_loop,
 }
 """A new routing is registered together with its loop here."""
 

@@ -16,6 +16,7 @@ from paircaps.routing.evidence import Evidence
 from paircaps.routing.fm import FMAgreement
 from paircaps.routing.heinsen import HeinsenRouting
 from paircaps.routing.mean import MeanOfVotes
+from paircaps.routing.sum import SumOfVotes
 
 __all__ = [
     "DynamicRouting",
@@ -26,6 +27,7 @@ __all__ = [
     "MeanOfVotes",
     "Routing",
     "RoutingFactory",
+    "SumOfVotes",
     "SumOptions",
     "VoteNeeds",
     "at_every_position",
@@ -166,3 +168,4 @@ register_routing("dynamic", DynamicRouting)
 register_routing("em", EMRouting)
 register_routing("heinsen", HeinsenRouting)
 register_routing("mean", MeanOfVotes)
+register_routing("sum", SumOfVotes)
