@@ -34,6 +34,7 @@ from paircaps._utils.precision import in_full_precision
 __all__ = [
     "Capsules",
     "agreement_of_sums",
+    "centre_distance",
     "dynamic_coupling",
     "dynamic_routing",
     "dynamic_routing_of_sums",
@@ -135,6 +136,20 @@ def squash_exponential(x: Tensor) -> Tensor:
     is_short = length < ABSENT  # there x itself, whose gradient is one at zero too
     divisor = torch.where(is_short, torch.ones_like(length), length)
     return torch.where(is_short, x, -torch.expm1(-divisor) * (x / divisor))
+
+
+MIDDLE = 0.5
+"""Every coordinate of the middle of the unit cube."""
+
+
+@in_full_precision
+def centre_distance(pose: Tensor) -> Tensor:
+    """Euclidean distance of poses in the unit cube from its middle, (0.5, …): (..., K) to (...), from 0 to √K / 2.
+
+    Args:
+        pose: poses in 0..1, (..., K).
+    """
+    return torch.linalg.vector_norm(pose - MIDDLE, dim=-1)
 
 
 def _length(x: Tensor) -> Tensor:

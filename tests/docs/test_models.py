@@ -55,5 +55,6 @@ def test_routing_twin_and_recipe_are_those_of_the_model(row):
 def test_a_twin_names_the_networks_that_it_is_compared_with(row):
     first, *endings = re.findall(r"[\w-]+", row["of"])
     size = next((size for size in ("-medium", "-small") if first.endswith(size)), "")
-    named = {first, *(first.removesuffix(size) + ending for ending in endings)}
+    # what begins with a dash is an ending of the first name, and anything else a name
+    named = {first, *(first.removesuffix(size) + end if end[0] == "-" else end for end in endings)}
     assert named == {other["model"] for other in CAPSULES if other["pooling twin"] == row["model"]}

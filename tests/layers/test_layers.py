@@ -136,7 +136,12 @@ def test_primary_activation_is_the_squash_factor():
 
 @pytest.mark.parametrize(
     ("squash", "function"),
-    [("square", functional.squash), ("exponential", functional.squash_exponential), (None, lambda x: x)],
+    [
+        ("square", functional.squash),
+        ("exponential", functional.squash_exponential),
+        ("relu", torch.relu),
+        (None, lambda x: x),
+    ],
 )
 def test_primary_capsules_have_the_squash_that_was_asked_for(squash, function):
     primary = PrimaryCapsules(3, (8, 8), norm=None, squash=squash)
@@ -179,7 +184,7 @@ def with_length(primary):
     ("call", "words"),
     [
         (lambda: PrimaryCapsules(3, 8, activation="gate"), "'length', 'learned', got 'gate'"),
-        (lambda: PrimaryCapsules(3, 8, squash="cube"), "'square', 'exponential', None, got 'cube'"),
+        (lambda: PrimaryCapsules(3, 8, squash="cube"), "'square', 'exponential', 'relu', None, got 'cube'"),
         (lambda: PrimaryCapsules(3, 8, depthwise=True), "4 capsules of 16, 64 in all, got in_channels=3"),
         (lambda: PrimaryCapsules(3, 8, sparse=True), 'sparse=True is for activation="learned"'),
         (lambda: CapsuleLayer((2, 2, 2), 3, start="zero"), "start must be one of 'layer', 'capsule'"),

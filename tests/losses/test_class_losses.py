@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from paircaps.losses import Spread, centre_distance, centripetal_loss, nll_loss, present_classes, spread_loss
+from paircaps.functional import centre_distance
+from paircaps.losses import Spread, centripetal_loss, nll_loss, present_classes, spread_loss
 
 LABELS = torch.tensor([2, 0, 3])
 TWO_LABELS = torch.tensor([[2, 1], [0, 3], [3, 1]])

@@ -40,6 +40,7 @@ def test_the_names_of_the_paper_are_registered():
         "fast-caps-tiny",
         "fast-pool",
         "fast-pool-tiny",
+        "hitnet",
         "resnet-caps",
         "resnet-caps-fine",
         "resnet-caps-fine-medium",

@@ -18,7 +18,7 @@ ROUTINGS = ("dynamic", "em", "fm", "heinsen", "mean", "sum")
 LOSSES = ("auto", "centripetal", "cross-entropy", "margin", "mask", "nll", "spread")
 MODELS = (
     *("caps-segment", "capsnet", "capsnet-light", "capsnet-pool", "capsnet-pool-light"),
-    *("fast-caps", "fast-caps-tiny", "fast-pool", "fast-pool-tiny"),
+    *("fast-caps", "fast-caps-tiny", "fast-pool", "fast-pool-tiny", "hitnet"),
     *("resnet-caps", "resnet-caps-fine", "resnet-caps-fine-medium", "resnet-caps-fine-small"),
     *("resnet-caps-grid", "resnet-caps-grid-medium", "resnet-caps-grid-small"),
     *("resnet-caps-medium", "resnet-caps-small"),

@@ -23,8 +23,9 @@ PRIMARY_NORMS = ("pose", "channel", "capsule", None)
 PRIMARY_ACTIVATIONS = ("length", "learned")
 """Values of ``activation``: the length of a capsule, or a convolution of its values, batch norm and a sigmoid."""
 
-SQUASHES = {"square": squash, "exponential": squash_exponential, None: lambda x: x}
-"""Functions by the values of ``squash``: ‖x‖² / (1 + ‖x‖²) long, 1 − e^{−‖x‖} long, or as they are."""
+SQUASHES = {"square": squash, "exponential": squash_exponential, "relu": torch.relu, None: lambda x: x}
+"""Functions by the values of ``squash``: ‖x‖² / (1 + ‖x‖²) long, 1 − e^{−‖x‖} long, without negative numbers, or as
+they are."""
 
 SPARSE_START = (2.0, -2.0)
 """Gain and bias of the batch norm of learned activations that begin sparse: about one in six then is above a half."""
@@ -54,7 +55,7 @@ class PrimaryCapsules(nn.Module):
             dimension of every capsule of a position (``"channel"``), one for every dimension of every capsule
             (``"capsule"``), or None.
         squash: function that gives capsules a length below one: ``"square"`` for ‖x‖² / (1 + ‖x‖²), as in the paper,
-            ``"exponential"`` for 1 − e^{−‖x‖}, or None for none.
+            ``"exponential"`` for 1 − e^{−‖x‖}. Or None for none, or ``"relu"`` for none and a ReLU of each number.
         depthwise: whether every channel has a convolution of its own; ``in_channels`` is then groups · K.
         activation: ``"length"``, the length of a capsule after the squash, as in the paper; or
             ``"learned"``: a 1×1 convolution of each capsule's own values, batch norm and a sigmoid.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paircaps.losses.base import ClassLoss, MaskPair, Outputs, present_classes
-from paircaps.losses.centripetal import Centripetal, centre_distance, centripetal_loss
+from paircaps.losses.centripetal import Centripetal, centripetal_loss
 from paircaps.losses.cross_entropy import CrossEntropy
 from paircaps.losses.margin import Margin
 from paircaps.losses.mask import MASK_BRIGHTNESS as MASK_BRIGHTNESS
@@ -29,7 +29,6 @@ __all__ = [
     "Objective",
     "Outputs",
     "Spread",
-    "centre_distance",
     "centripetal_loss",
     "count_right",
     "follows_progress",

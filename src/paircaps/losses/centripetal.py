@@ -4,28 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from paircaps._utils.checks import require_bool, require_choice, require_tensor, require_within
 from paircaps._utils.labels import require_classes
 from paircaps._utils.precision import in_full_precision
-from paircaps.functional import REDUCTIONS
+from paircaps.functional import REDUCTIONS, centre_distance
 from paircaps.losses.base import ClassLoss, Outputs, present_classes, reduced
 from paircaps.losses.registry import register_loss
-
-MIDDLE = 0.5
-"""Every coordinate of the middle of the unit cube, which the label's capsule should hit."""
-
-
-@in_full_precision
-def centre_distance(pose: Tensor) -> Tensor:
-    """Euclidean distance of poses in the unit cube from its middle, (0.5, …): (..., K) to (...), from 0 to √K / 2.
-
-    Args:
-        pose: poses in 0..1, (..., K).
-    """
-    return torch.linalg.vector_norm(pose - MIDDLE, dim=-1)
 
 
 @in_full_precision

@@ -11,6 +11,7 @@ from paircaps.models.decoder import Decoder, DeconvDecoder, DenseDecoder, select
 from paircaps.models.fast import FastBackbone, WhiteningStem
 from paircaps.models.fast_caps import FastCapsules
 from paircaps.models.fast_pool import FastPool
+from paircaps.models.hitnet import HitNet, HitOrMiss
 from paircaps.models.pooling import PoolingModel
 from paircaps.models.registry import (
     create_model,
@@ -39,6 +40,8 @@ __all__ = [
     "FastBackbone",
     "FastCapsules",
     "FastPool",
+    "HitNet",
+    "HitOrMiss",
     "ImageModel",
     "MaskModel",
     "PoolingModel",

@@ -14,6 +14,7 @@ from paircaps.models.stack import capsule_stack
 from paircaps.routing import RoutingFactory
 
 KERNEL = 9
+MINIMUM_SIZE = 2 * KERNEL - 1  # two such convolutions leave a pixel
 
 
 class CapsNet(CapsuleModel):
@@ -27,6 +28,7 @@ class CapsNet(CapsuleModel):
         filters: channels of the first convolution.
         groups: primary capsules at each position.
         primary_dim: K of a primary capsule.
+        primary_squash: ``"square"`` as published, or another squash of :class:`paircaps.PrimaryCapsules`.
         pose_dim: K of the capsules above.
         hidden_capsules: sizes of capsule layers between the primary and the last one.
         vote_norm: batch norm of the votes; the paper's runs have none here.
@@ -46,13 +48,14 @@ class CapsNet(CapsuleModel):
         filters: int = 256,
         groups: int = 32,
         primary_dim: int = 8,
+        primary_squash: str | None = "square",
         pose_dim: int = 16,
         hidden_capsules: tuple[int, ...] = (),
         vote_norm: str | None = None,
         routing_options: dict[str, object] | None = None,
         streaming: bool | str = "auto",
     ) -> None:
-        super().__init__(num_classes, in_channels, image_size, minimum_size=2 * KERNEL - 1)
+        super().__init__(num_classes, in_channels, image_size, MINIMUM_SIZE)
         require_positive(filters=filters, groups=groups, primary_dim=primary_dim, pose_dim=pose_dim)
         self.pose_dim = pose_dim
         self.conv = nn.Conv2d(in_channels, filters, KERNEL)
@@ -68,6 +71,7 @@ class CapsNet(CapsuleModel):
             padding=0,
             bias=True,
             norm=None,
+            squash=primary_squash,
         )
         self.layers = capsule_stack(
             self.primary,

@@ -7,7 +7,7 @@ from functools import partial
 from torch import Tensor, nn
 
 from paircaps._utils.checks import require_positive
-from paircaps.models.capsnet import KERNEL, SIZES, CapsNet
+from paircaps.models.capsnet import KERNEL, MINIMUM_SIZE, SIZES, CapsNet
 from paircaps.models.pooling import PoolingModel, with_parameters_of_twin
 from paircaps.models.registry import register_model
 
@@ -32,7 +32,7 @@ class CapsNetPool(PoolingModel):
         filters: int = 256,
         head_width: int = 256,
     ) -> None:
-        super().__init__(num_classes, in_channels, image_size, minimum_size=2 * KERNEL - 1)
+        super().__init__(num_classes, in_channels, image_size, MINIMUM_SIZE)
         require_positive(filters=filters, head_width=head_width)
         self.pose_dim = head_width
         self.features = nn.Sequential(
