@@ -103,7 +103,7 @@ class HitNet(ImageModel):
 
     @property
     def bounded(self) -> bool:
-        """Always True: activations fall from 1 in the middle of the cube to 0 in its corners."""
+        """Always True, since activations fall from 1 in the middle of the cube to 0 in its corners."""
         return True
 
     @property
