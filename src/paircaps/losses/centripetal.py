@@ -35,6 +35,7 @@ def centripetal_loss(
     The two zones and the steps are those of HitNet. The constants are those of a public implementation of it; the paper
     was not at hand.
 
+    >>> import torch
     >>> pose = torch.tensor([[[0.5, 0.5], [0.5, 1.0]]])  # one image: a hit, and a capsule at distance 0.5
     >>> centripetal_loss(pose, torch.tensor([0]))  # 0.5 · 0.1 · (0.2 + 0.4 + 0.6 + 0.8)
     tensor(0.1000)
