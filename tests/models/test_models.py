@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 import torch
+from reference.sized import sized_routing
 
 import paircaps
 from paircaps import DynamicRouting, ResNetCapsules, ResNetPool, count_parameters, create_model, list_models
@@ -219,7 +220,7 @@ def test_every_parameter_gets_a_gradient(name):
 )  # tests/models/test_segment.py
 def test_the_routing_is_injected_in_every_layer(name, routing):
     model = create_model(name, routing=routing, hidden_capsules=(6,))
-    wanted = type(paircaps.create_routing(routing, 1))
+    wanted = type(sized_routing(routing, 1))
     assert [type(layer.routing) for layer in model.layers] == [wanted, wanted]
     assert model.layers[0].routing is not model.layers[1].routing
     assert model(images()).activation.shape == (3, 10)

@@ -119,6 +119,20 @@ def em_routing(votes, child_activation, beta_u, beta_a, iterations, eps=1e-9):
     return mu, mu, a
 
 
+def efficient_routing(votes, prior=None):
+    """Self-attention routing of Efficient-CapsNet; a prior is a list [i][j], zero without one."""
+    I, J, K = len(votes), len(votes[0]), len(votes[0][0])
+    c = []
+    for i in range(I):
+        logits = [sum(votes[i][j][f] * votes[k][j][f] for k in range(I) for f in range(K)) for j in range(J)]
+        c.append(softmax([logit / math.sqrt(K) for logit in logits]))  # over parents
+    if prior is not None:
+        c = [[c[i][j] + prior[i][j] for j in range(J)] for i in range(I)]
+    s = [[sum(c[i][j] * votes[i][j][f] for i in range(I)) for f in range(K)] for j in range(J)]
+    v = [squash_exponential(parent) for parent in s]
+    return v, v, [math.sqrt(sum(value * value for value in parent)) for parent in v]
+
+
 def mean_of_votes(votes):
     """The average of the votes, squashed."""
     I, J, K = len(votes), len(votes[0]), len(votes[0][0])

@@ -25,6 +25,8 @@ ROUTINGS = [
     ("fm", {"weigh": "activation", "softness": 2.0, "learn_softness": True, "activation": "squash"}),
     ("dynamic", {}),
     ("dynamic", {"iterations": 1}),
+    ("efficient", {}),
+    ("efficient", {"prior": False}),
     ("em", {}),
     ("em", {"iterations": 1}),
     ("mean", {}),
@@ -77,10 +79,10 @@ def test_pairs_of_different_children_add_up_to_the_activation(options):
     torch.testing.assert_close(pairs.triu(1).sum((-2, -1)), activation)
 
 
-@pytest.mark.parametrize("name", ["dynamic", "mean", "sum"])
+@pytest.mark.parametrize("name", ["dynamic", "efficient", "mean", "sum"])
 def test_pairs_and_each_child_with_itself_add_up_too(name):
     votes, _ = votes_of(3)
-    routing, parent = create_routing(name, 4), torch.tensor([1, 1, 0])
+    routing, parent = sized_routing(name, 4, children=7), torch.tensor([1, 1, 0])
     pairs = routing.evidence(votes).pairs(parent)
     torch.testing.assert_close(pairs.sum((-2, -1)), routing(votes).activation[torch.arange(3), parent])
 

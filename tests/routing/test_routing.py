@@ -41,6 +41,10 @@ def sum_loop(votes, _):
     return capsules(loops.sum_of_votes(votes.tolist()))
 
 
+def efficient_loop(votes, _):
+    return capsules(loops.efficient_routing(votes.tolist()))
+
+
 def heinsen_loop(votes, children, iterations=3, activation="probability", beta_use=0.015625, beta_ign=0.015625):
     betas = [beta_use] * J, [beta_ign] * J
     s, pose, a = capsules(loops.heinsen_routing(votes.tolist(), children.tolist(), *betas, iterations))
@@ -50,6 +54,7 @@ def heinsen_loop(votes, children, iterations=3, activation="probability", beta_u
 LOOPS = {
     "fm": fm_loop,
     "dynamic": dynamic_loop,
+    "efficient": efficient_loop,
     "em": em_loop,
     "heinsen": heinsen_loop,
     "mean": mean_loop,
@@ -118,7 +123,7 @@ def test_every_routing_is_its_loop(name, children):
     testing.assert_matches_oracle(sized_routing(name, J, children=children), LOOPS[name], J, children=children)
 
 
-@pytest.mark.parametrize("name", ["dynamic", "em", "heinsen"])
+@pytest.mark.parametrize("name", ["dynamic", "efficient", "em", "heinsen"])
 def test_the_rivals_are_their_loops_for_a_single_child(name):
     testing.assert_matches_oracle(sized_routing(name, J, children=1), LOOPS[name], J, children=1)
 
@@ -191,7 +196,7 @@ def test_votes_for_another_number_of_parents_are_refused(name):
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(ValueError, match=r"unknown routing 'fmm'; did you mean 'fm'.*dynamic, em, fm, heinsen"):
+    with pytest.raises(ValueError, match=r"unknown routing 'fmm'; did you mean 'fm'.*dynamic, .*em, fm, heinsen"):
         create_routing("fmm", J)
 
 

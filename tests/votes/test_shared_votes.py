@@ -19,20 +19,29 @@ def shared_layer(**options):
     return CapsuleLayer((*GRID, KINDS), PARENTS, **{"share": "position", **options}).double()
 
 
+def of_each_child(layer):
+    """Names of the values that a layer has for each child with matrices of its own."""
+    return ["votes.weight", *(f"routing.{name}" for name in layer.routing.child_parameters)]
+
+
 def repeated(layer, **options):
     """A layer with matrices for every child, which are those of the shared ones, child by child."""
     other = CapsuleLayer((*GRID, KINDS), PARENTS, **options).double()
     state = layer.state_dict()
-    weight = torch.stack([state["votes.weight"][child % KINDS] for child in range(POSITIONS * KINDS)])
-    other.load_state_dict({**state, "votes.weight": weight})
+    children = range(POSITIONS * KINDS)
+    own = {
+        name: torch.stack([state[name][child % len(state[name])] for child in children])
+        for name in of_each_child(layer)
+    }
+    other.load_state_dict({**state, **own})
     return other
 
 
-def summed(found):
-    """The gradient of repeated weights, summed over the positions that share them."""
-    gradient = found["d votes.weight"]
-    kinds = [sum(gradient[child] for child in range(kind, len(gradient), KINDS)) for kind in range(KINDS)]
-    return {**found, "d votes.weight": torch.stack(kinds)}
+def summed(found, layer):
+    """Gradients of repeated values, summed over the children that share them in a layer."""
+    sharers = len(layer.votes.weight)
+    shared = {f"d {name}": found[f"d {name}"].unflatten(0, (-1, sharers)).sum(0) for name in of_each_child(layer)}
+    return {**found, **shared}
 
 
 def travelled(layer):
@@ -40,6 +49,8 @@ def travelled(layer):
         for value in (layer.norm.weight, layer.norm.bias, layer.norm.running_mean):
             nn.init.normal_(value)
         nn.init.uniform_(layer.norm.running_var, 0.5, 2)
+    for name in layer.routing.child_parameters:
+        nn.init.normal_(layer.routing.get_parameter(name))
     return layer
 
 
@@ -72,7 +83,7 @@ def test_shared_votes_are_those_of_a_repeated_weight(routing, transform, vote_no
     layer = travelled(shared_layer(**options, streaming=streaming)).train(training)
     plain = repeated(layer, **options, streaming=False).train(training)
     u = 1 + children(7)
-    found, expected = everything(layer, u), summed(everything(plain, u))
+    found, expected = everything(layer, u), summed(everything(plain, u), layer)
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         torch.testing.assert_close(
@@ -84,7 +95,7 @@ def test_shared_votes_are_those_of_a_repeated_weight(routing, transform, vote_no
 def test_tiles_need_not_end_where_a_position_ends(tile):
     layer = travelled(shared_layer(streaming=True, tile=tile))
     plain, u = repeated(layer, streaming=False), children(7)
-    found, expected = everything(layer, u), summed(everything(plain, u))
+    found, expected = everything(layer, u), summed(everything(plain, u), layer)
     for name in ("s", "pose", "activation", "d u", "d votes.weight"):
         torch.testing.assert_close(found[name], expected[name], rtol=1e-8, atol=1e-8)
 
@@ -292,14 +303,10 @@ def test_one_matrix_is_a_weight_that_every_child_repeats(routing, vote_norm, on_
     monkeypatch.setattr(grid_sums, "COLUMNS", 40)  # several passes
     options = {"routing": routing, "vote_norm": vote_norm}
     layer = travelled(layer_of_one_matrix(on_grid, **options, streaming=streaming))
-    plain = CapsuleLayer((*GRID, KINDS), PARENTS, **options, streaming=False).double()
-    state = layer.state_dict()
-    weight = state["votes.weight"].expand(POSITIONS * KINDS, -1, -1, -1)
-    plain.load_state_dict({**state, "votes.weight": weight})
+    plain = repeated(layer, **options, streaming=False)
     u, x = 1 + children(7), torch.rand(7, *GRID, KINDS, dtype=torch.float64)
     found = everything(lambda u: layer(u, x) if on_grid else layer(u.flatten(1, 3), x.flatten(1)), u, layer)
-    expected = everything(lambda u: plain(u, x), u, plain)
-    expected["d votes.weight"] = expected["d votes.weight"].sum(0, keepdim=True)
+    expected = summed(everything(lambda u: plain(u, x), u, plain), layer)
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         torch.testing.assert_close(

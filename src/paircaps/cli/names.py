@@ -14,7 +14,7 @@ DATASETS = (
 )
 DOWNLOADS = ("mnist", "fashion-mnist", "cifar10", "svhn", "smallnorb", "affnist")
 """Datasets with published files."""
-ROUTINGS = ("dynamic", "em", "fm", "heinsen", "mean", "sum")
+ROUTINGS = ("dynamic", "efficient", "em", "fm", "heinsen", "mean", "sum")
 LOSSES = ("auto", "centripetal", "cross-entropy", "margin", "mask", "nll", "spread")
 MODELS = (
     *("caps-segment", "capsnet", "capsnet-light", "capsnet-pool", "capsnet-pool-light"),

@@ -11,6 +11,7 @@ from paircaps._utils.checks import require_choice
 from paircaps._utils.registry import Registry, call_with_options
 from paircaps.routing.base import LAYER_SIZES, Routing, SumOptions, VoteNeeds, at_every_position
 from paircaps.routing.dynamic import DynamicRouting
+from paircaps.routing.efficient import EfficientRouting
 from paircaps.routing.em import EMRouting
 from paircaps.routing.evidence import Evidence
 from paircaps.routing.fm import FMAgreement
@@ -21,6 +22,7 @@ from paircaps.routing.sum import SumOfVotes
 __all__ = [
     "DynamicRouting",
     "EMRouting",
+    "EfficientRouting",
     "Evidence",
     "FMAgreement",
     "HeinsenRouting",
@@ -169,3 +171,4 @@ register_routing("em", EMRouting)
 register_routing("heinsen", HeinsenRouting)
 register_routing("mean", MeanOfVotes)
 register_routing("sum", SumOfVotes)
+register_routing("efficient", EfficientRouting)
