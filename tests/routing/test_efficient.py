@@ -11,6 +11,7 @@ from paircaps import CapsuleLayer, Capsules, testing
 from paircaps.routing.efficient import efficient_routing
 from paircaps.votes import LazyVotes
 from paircaps.votes.kernels import choice
+from paircaps.votes.kernels.native import library_problem
 
 J = 3
 
@@ -46,7 +47,7 @@ def test_activations_of_the_children_are_not_read():
     torch.testing.assert_close(routing(votes, 0 * activation).s, routing(votes).s, rtol=0, atol=0)
 
 
-def test_children_in_front_of_an_equal_vote_turn_to_the_parent_that_most_agree_on():
+def test_children_turn_to_the_parent_for_whom_the_votes_agree():
     votes = torch.zeros(4, 2, 4)
     votes[:, 0], votes[:2, 1], votes[2:, 1] = 2, 2, -2  # all agree on the first parent, two against two on the second
     capsules = sized_routing("efficient", 2, children=4)(votes)
@@ -54,7 +55,7 @@ def test_children_in_front_of_an_equal_vote_turn_to_the_parent_that_most_agree_o
     assert capsules.activation[1] == 0
 
 
-@pytest.mark.usefixtures("kernel")
+@pytest.mark.skipif(library_problem() is not None, reason="no kernel runs here")
 @pytest.mark.parametrize("vote_norm", ["pose", None])
 def test_without_a_prior_a_layer_walks_through_its_children(vote_norm, monkeypatch):
     options = {"routing": "efficient", "routing_options": {"prior": False}, "vote_norm": vote_norm}
