@@ -273,7 +273,8 @@ def test_check_reads_everything_and_goes_on_after_a_bad_one(run, tmp_path):
     assert "good  <glyphs test: 2,000 images of 28×28×1, 10 classes>: 0 200, 1 200" in out
 
 
-def test_bench_data_measures_and_writes(run, tmp_path):
+def test_bench_data_measures_and_writes(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("paircaps.bench.data.ToyDataset.drawn", lambda self, toys: ())  # two seconds a repeat
     code, out, _ = run("bench", "data", "--batches", 2, "--repeats", 2, "-o", tmp_path / "a.md")
     assert code == 0
     assert "| multi-mnist pairs |" in out
@@ -288,6 +289,7 @@ def test_bench_data_measures_and_writes(run, tmp_path):
 def test_bench_scaling_prints_and_writes_all_kinds(run, tmp_path, monkeypatch):
     monkeypatch.setattr("paircaps.bench.scaling.CHILDREN", (8,))
     monkeypatch.setattr("paircaps.bench.scaling.CLASSES", (2,))
+    monkeypatch.setattr("paircaps.bench.scaling.can_measure", lambda: False)  # memory is that of further processes
     names = [tmp_path / name for name in ("a.md", "a.json", "a.png")]
     code, out, _ = run("bench", "scaling", "--seconds", 1, "--batch", 2, *(w for name in names for w in ("-o", name)))
     assert code == 0

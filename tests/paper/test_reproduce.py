@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from paper.results import finished
 
+from paircaps.data.files.locate import VARIABLE
 from paircaps.errors import RecipeError, TrainingError
 from paircaps.paper import inference_times as times
 from paircaps.paper import reproduce as room
@@ -58,6 +59,18 @@ def test_results_without_their_weights_count(make, tmp_path):
     assert "was finished already" in make("table3", choice=choice)[0][-1]
 
 
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory):
+    """A folder with a finished training and its report."""
+    folder = tmp_path_factory.mktemp("reported")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(VARIABLE, raising=False)  # no data, as in all tests of this file
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        reproduce(find_experiments(["table3"]), folder, TINY, say=str, quiet=True)
+        write_report(folder)
+    return folder
+
+
 FILES = ["config.toml", "metrics.jsonl", "model.json", "model.safetensors", "timing.jsonl", "checkpoints"]
 
 
@@ -76,20 +89,19 @@ def damage(path, how):
     ("name", "how"),
     [*((name, "gone") for name in FILES), *((name, how) for name in FILES[:4] for how in ("empty", "cut"))],
 )
-def test_a_lost_or_damaged_file_is_made_again_and_the_report_with_it(make, tmp_path, name, how, checkpoints):
-    make("table3")
-    write_report(tmp_path)
-    files = [tmp_path / "report.html", tmp_path / "report.md", tmp_path / "pictures/table4-affine-glyphs.png"]
+def test_a_lost_or_damaged_file_is_made_again_and_the_report_with_it(reported, tmp_path, name, how, checkpoints):
+    out = shutil.copytree(reported, tmp_path / reported.name)
+    files = [out / "report.html", out / "report.md", out / "pictures/table4-affine-glyphs.png"]
     before = [file.read_bytes() for file in files]
-    folder = tmp_path / "runs/table3/affine-glyphs/fm/seed-0"
+    folder = out / "runs/table3/affine-glyphs/fm/seed-0"
     if not checkpoints:
         shutil.rmtree(folder / "checkpoints")
     if (folder / name).exists():
         damage(folder / name, how)
     for file in files:
         file.unlink()
-    make("table3")
-    write_report(tmp_path)
+    reproduce(find_experiments(["table3"]), out, TINY, say=str, quiet=True)
+    write_report(out)
     assert [file.read_bytes() for file in files] == before
 
 
