@@ -1,5 +1,6 @@
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from paircaps import (
@@ -173,6 +174,20 @@ def test_a_learned_activation_is_a_sigmoid_of_the_capsules_own_values():
     torch.testing.assert_close(u, PrimaryCapsules.forward(with_length(primary), features).s)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_an_activation_of_the_features_is_a_sigmoid_of_a_convolution_of_its_own(bias):
+    primary = PrimaryCapsules(
+        3, (8, 6), groups=2, pose_dim=4, kernel_size=3, padding=1, bias=bias, squash=None, activation="features"
+    )
+    own = primary.presence[0]
+    assert (own.bias is not None) == (primary.conv.bias is not None) == bias
+    features = torch.randn(5, 3, 8, 6)
+    expected = F.conv2d(features, own.weight, own.bias, stride=2, padding=1).sigmoid()
+    activation = primary(features).activation
+    assert activation.shape == (5, *primary.out_grid)
+    torch.testing.assert_close(activation, expected.movedim(1, -1))
+
+
 def with_length(primary):
     """The same primary capsules with their length for an activation: their vectors do not depend on it."""
     other = PrimaryCapsules(3, (8, 6), groups=2, pose_dim=4)
@@ -183,7 +198,7 @@ def with_length(primary):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: PrimaryCapsules(3, 8, activation="gate"), "'length', 'learned', got 'gate'"),
+        (lambda: PrimaryCapsules(3, 8, activation="gate"), "'length', 'learned', 'features', got 'gate'"),
         (lambda: PrimaryCapsules(3, 8, squash="cube"), "'square', 'exponential', 'relu', None, got 'cube'"),
         (lambda: PrimaryCapsules(3, 8, depthwise=True), "4 capsules of 16, 64 in all, got in_channels=3"),
         (lambda: PrimaryCapsules(3, 8, sparse=True), 'sparse=True is for activation="learned"'),

@@ -3,15 +3,19 @@
 import pytest
 import torch
 
-from paircaps import create_model
+from paircaps import CapsuleLayer, create_model
 from paircaps.models import CapsuleModel
 
 
 @pytest.fixture(
-    params=["resnet-caps-small", "resnet-caps", "resnet-caps-grid-small", "capsnet-light", "fast-caps-tiny"]
+    params=[
+        *("resnet-caps-small", "resnet-caps", "resnet-caps-grid-small", "capsnet-light", "fast-caps-tiny"),
+        "em-capsnet-small",
+    ]
 )
 def model(request):
-    options = {"blocks": (1, 1, 1)} if request.param == "resnet-caps" else {}
+    narrower = {"resnet-caps": {"blocks": (1, 1, 1)}, "em-capsnet-small": {"kinds": 2, "conv_kinds": (2, 2)}}
+    options = narrower.get(request.param, {})
     model = create_model(request.param, image_size=(64, 72), **options).eval()
     assert isinstance(model, CapsuleModel)
     return model
@@ -40,8 +44,10 @@ def test_there_is_a_middle_for_every_primary_capsule_within_the_image(model):
 def test_ascending_ends_in_what_the_model_says(model):
     images = torch.rand(2, 1, 64, 72)
     levels = model.ascend(images)
-    assert [level.activation.flatten(1).shape[1] for level in levels] == [
-        model.primary.out_capsules,
-        *(layer.out_capsules for layer in model.layers),
+    above = [layer for layer in model.layers if isinstance(layer, CapsuleLayer)]
+    assert [level.activation.flatten(1).shape[1] for level in levels if level.pose.dim() == 3] == [
+        layer.out_capsules for layer in above
     ]
+    assert levels[0].activation.flatten(1).shape[1] == model.primary.out_capsules
+    assert len(levels) == len(model.layers) + 1
     torch.testing.assert_close(levels[-1], model(images))

@@ -20,6 +20,9 @@ NORB = {"num_classes": 5, "image_size": 32, "vote_norm": "vote", "primary_norm":
 CAPSULE_MODELS = [name for name in list_models() if not is_pooling_twin(name)]
 POOLING_MODELS = [name for name in list_models() if is_pooling_twin(name)]
 
+LAYERS_OF_THEIR_OWN = ("caps-segment", "em-capsnet", "em-capsnet-small")
+"""Networks without hidden capsules; that the routing is injected in all their layers is tested in their own files."""
+
 
 def images(count=3, channels=1, size=28):
     return torch.randn(count, channels, size, size)
@@ -37,6 +40,10 @@ def test_the_names_of_the_paper_are_registered():
         "capsnet-light",
         "capsnet-pool",
         "capsnet-pool-light",
+        "em-capsnet",
+        "em-capsnet-pool",
+        "em-capsnet-pool-small",
+        "em-capsnet-small",
         "fast-caps",
         "fast-caps-tiny",
         "fast-pool",
@@ -215,9 +222,7 @@ def test_every_parameter_gets_a_gradient(name):
 
 
 @pytest.mark.parametrize("routing", paircaps.list_routings())
-@pytest.mark.parametrize(
-    "name", [name for name in CAPSULE_MODELS if name != "caps-segment"]
-)  # tests/models/test_segment.py
+@pytest.mark.parametrize("name", [name for name in CAPSULE_MODELS if name not in LAYERS_OF_THEIR_OWN])
 def test_the_routing_is_injected_in_every_layer(name, routing):
     model = create_model(name, routing=routing, hidden_capsules=(6,))
     wanted = type(sized_routing(routing, 1))

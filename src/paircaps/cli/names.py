@@ -18,6 +18,7 @@ ROUTINGS = ("dynamic", "efficient", "em", "fm", "heinsen", "mean", "sum")
 LOSSES = ("auto", "centripetal", "cross-entropy", "margin", "mask", "nll", "spread")
 MODELS = (
     *("caps-segment", "capsnet", "capsnet-light", "capsnet-pool", "capsnet-pool-light"),
+    *("em-capsnet", "em-capsnet-pool", "em-capsnet-pool-small", "em-capsnet-small"),
     *("fast-caps", "fast-caps-tiny", "fast-pool", "fast-pool-tiny", "hitnet"),
     *("resnet-caps", "resnet-caps-fine", "resnet-caps-fine-medium", "resnet-caps-fine-small"),
     *("resnet-caps-grid", "resnet-caps-grid-medium", "resnet-caps-grid-small"),

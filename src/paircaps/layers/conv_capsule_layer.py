@@ -40,6 +40,8 @@ class ConvCapsuleLayer(nn.Module):
         streaming: whether the votes of the whole batch are avoided; see CapsuleLayer. FM agreement then adds up windows
             without copying them out.
         tile: children in a tile; None takes :func:`paircaps.votes.tile_children`.
+        start: size of the first vote matrices, ``"layer"`` or ``"capsule"``; see
+            :func:`paircaps.votes.create_transform`.
         norm_momentum: weight of a new batch in the running statistics of the batch norm.
     """
 
@@ -59,6 +61,7 @@ class ConvCapsuleLayer(nn.Module):
         routing_options: dict[str, object] | None = None,
         streaming: bool | str = "auto",
         tile: int | None = None,
+        start: str = "layer",
         norm_momentum: float = MOMENTUM,
     ) -> None:
         super().__init__()
@@ -69,7 +72,7 @@ class ConvCapsuleLayer(nn.Module):
         self.in_kinds, self.out_kinds = in_kinds, out_kinds
         self.pose_dim = pose_dim
         self.in_dim = pose_dim if in_dim is None else in_dim
-        self.votes = create_transform(transform, children, out_kinds, self.in_dim, pose_dim)
+        self.votes = create_transform(transform, children, out_kinds, self.in_dim, pose_dim, start=start)
         self.norm = create_vote_norm(vote_norm, children, out_kinds, pose_dim, norm_momentum)
         of_layer = {"in_capsules": children, "in_dim": self.in_dim, "pose_dim": pose_dim}
         self.routing = build_routing(routing, out_kinds, routing_options, streaming, of_layer)

@@ -20,8 +20,9 @@ from paircaps.layers.norms import EPS, MOMENTUM, CapsuleNorm
 PRIMARY_NORMS = ("pose", "channel", "capsule", None)
 """Values of ``norm``: one statistic per pose dimension, one per channel, one per dimension of every capsule, none."""
 
-PRIMARY_ACTIVATIONS = ("length", "learned")
-"""Values of ``activation``: the length of a capsule, or a convolution of its values, batch norm and a sigmoid."""
+PRIMARY_ACTIVATIONS = ("length", "learned", "features")
+"""Values of ``activation``: the length of a capsule; a convolution of its values, batch norm and a sigmoid; or a
+convolution of the feature maps and a sigmoid."""
 
 SQUASHES = {"square": squash, "exponential": squash_exponential, "relu": torch.relu, None: lambda x: x}
 """Functions by the values of ``squash``: ‖x‖² / (1 + ‖x‖²) long, 1 − e^{−‖x‖} long, without negative numbers, or as
@@ -50,15 +51,16 @@ class PrimaryCapsules(nn.Module):
         kernel_size: side of the convolution's kernel, or (height, width).
         stride: stride of the convolution.
         padding: padding of the convolution, on every side.
-        bias: whether the convolution has a bias.
+        bias: whether the convolution has a bias; with ``activation="features"`` both have one, or none.
         norm: batch norm with one statistic per pose dimension (``"pose"``), one for every channel, that is for every
             dimension of every capsule of a position (``"channel"``), one for every dimension of every capsule
             (``"capsule"``), or None.
         squash: function that gives capsules a length below one: ``"square"`` for ‖x‖² / (1 + ‖x‖²), as in the paper,
             ``"exponential"`` for 1 − e^{−‖x‖}. Or None for none, or ``"relu"`` for none and a ReLU of each number.
         depthwise: whether every channel has a convolution of its own; ``in_channels`` is then groups · K.
-        activation: ``"length"``, the length of a capsule after the squash, as in the paper; or
-            ``"learned"``: a 1×1 convolution of each capsule's own values, batch norm and a sigmoid.
+        activation: ``"length"``, the length of a capsule after the squash, as in the paper;
+            ``"learned"``: a 1×1 convolution of each capsule's own values, batch norm and a sigmoid; or
+            ``"features"``: a second convolution of the feature maps, of the same kernel, and a sigmoid.
         sparse: whether learned activations begin sparse: most capsules see nothing until they have learned to.
         any_size: whether feature maps of other sizes are taken too; not with a norm of every capsule.
         norm_momentum: weight of a new batch in the running statistics of the batch norm.
@@ -134,6 +136,11 @@ class PrimaryCapsules(nn.Module):
             if sparse:
                 for values, start in zip(norm_of_presence.parameters(), SPARSE_START, strict=True):  # gain, bias
                     nn.init.constant_(values, start)
+        elif activation == "features":
+            of_features = nn.Conv2d(in_channels, groups, kernel, stride, padding, bias=bias)
+            nn.init.kaiming_normal_(of_features.weight, nonlinearity="relu")
+            self.presence = nn.Sequential(of_features, nn.Sigmoid())
+        self._presence_reads_features = activation == "features"
 
     def forward(self, features: Tensor) -> Capsules:
         """Capsules of feature maps.
@@ -156,7 +163,8 @@ class PrimaryCapsules(nn.Module):
         u = SQUASHES[self.squash](x)
         if self.presence is None:
             return Capsules(u, u, torch.linalg.vector_norm(u, dim=-1))
-        return Capsules(u, u, self.presence(maps).movedim(1, -1))
+        presence = self.presence(features if self._presence_reads_features else maps)
+        return Capsules(u, u, presence.movedim(1, -1))
 
     def centres(self, step: float = 1.0, first: float = 0.5, grid: tuple[int, int] | None = None) -> Tensor:
         """Centre of the receptive field of each capsule.

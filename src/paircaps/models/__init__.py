@@ -8,6 +8,8 @@ from paircaps.models.capsnet import CapsNet
 from paircaps.models.capsnet_pool import CapsNetPool
 from paircaps.models.capsule_model import CapsuleModel
 from paircaps.models.decoder import Decoder, DeconvDecoder, DenseDecoder, select_pose
+from paircaps.models.em_capsnet import EMCapsNet
+from paircaps.models.em_capsnet_pool import EMCapsNetPool
 from paircaps.models.fast import FastBackbone, WhiteningStem
 from paircaps.models.fast_caps import FastCapsules
 from paircaps.models.fast_pool import FastPool
@@ -37,6 +39,8 @@ __all__ = [
     "Decoder",
     "DeconvDecoder",
     "DenseDecoder",
+    "EMCapsNet",
+    "EMCapsNetPool",
     "FastBackbone",
     "FastCapsules",
     "FastPool",

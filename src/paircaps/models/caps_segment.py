@@ -16,6 +16,7 @@ from paircaps.models.mask_parts import BLOCK, MaskStem, MaskTop, mask_reader, to
 from paircaps.models.registry import register_model
 from paircaps.models.resnet import NormReLU, conv
 from paircaps.models.segment import MaskModel
+from paircaps.models.stack import require_own_routings
 from paircaps.routing import RoutingFactory, grid_options
 
 MINIMUM_SIZE = 8
@@ -68,10 +69,7 @@ class CapsSegment(MaskModel):
         streaming: bool | str = "auto",
     ) -> None:
         super().__init__(num_classes, in_channels, image_size, MINIMUM_SIZE)
-        if isinstance(routing, nn.Module):
-            raise TypeError(
-                f"each capsule layer needs a routing of its own: give a name, a class or a factory, got {routing!r}"
-            )
+        require_own_routings(routing)
         require_positive(kinds=kinds, deep_kinds=deep_kinds)
         self.pose_dim = pose_dim
         common: dict[str, Any] = {

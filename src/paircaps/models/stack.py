@@ -50,10 +50,7 @@ def capsule_stack(
     """
     require_sizes("hidden_capsules", hidden)
     require_sizes("conv_kinds", conv_kinds)
-    if isinstance(routing, nn.Module):
-        raise TypeError(
-            f"each capsule layer needs a routing of its own: give a name, a class or a factory, got {routing!r}"
-        )
+    require_own_routings(routing)
     layers: list[nn.Module] = []
     (height, width, kinds), in_dim = primary.out_grid, primary.pose_dim
     below = {**(routing_options or {}), **(hidden_options or {})}  # options of the layers below the last
@@ -95,6 +92,18 @@ def capsule_stack(
         )
         in_capsules, in_dim, share, coordinates, fold, start = out_capsules, pose_dim, None, None, {}, "layer"
     return nn.Sequential(*layers)
+
+
+def require_own_routings(routing: object) -> None:
+    """Refuse a routing that is built already where several layers would share it.
+
+    Args:
+        routing: a registered name, a factory, or a routing.
+    """
+    if isinstance(routing, nn.Module):
+        raise TypeError(
+            f"each capsule layer needs a routing of its own: give a name, a class or a factory, got {routing!r}"
+        )
 
 
 def is_bounded(layers: nn.Sequential) -> bool:
