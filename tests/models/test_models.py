@@ -35,6 +35,10 @@ def with_statistics(model):
 
 def test_the_names_of_the_paper_are_registered():
     assert set(list_models()) == {
+        "aff-capsnet",
+        "aff-capsnet-light",
+        "aff-capsnet-pool",
+        "aff-capsnet-pool-light",
         "caps-segment",
         "capsnet",
         "capsnet-light",
@@ -104,6 +108,26 @@ def test_the_full_capsnet_has_the_original_widths():
     assert count_parameters(model) == 6_804_224  # 8.2 million with the decoder, as Sabour et al. say
 
 
+def test_aff_capsnet_has_one_matrix_for_each_class_and_no_routing():
+    model = create_model("aff-capsnet-light", filters=4)
+    (layer,) = model.layers
+    assert layer.votes.weight.shape == (1, 10, 8, 16)
+    assert isinstance(layer.routing, paircaps.routing.MeanOfVotes)
+    children = model.primary(model.features(batch := images())).s.flatten(1, 3)
+    mean = torch.einsum("bik,jkl->bjl", children, layer.votes.weight[0]) / model.primary.out_capsules
+    torch.testing.assert_close(model(batch).pose, paircaps.functional.squash(mean), rtol=1e-4, atol=1e-6)
+    assert model(images(size=33)).activation.shape == (3, 10)  # nothing depends on the number of children
+
+
+def test_aff_capsnet_is_capsnet_without_the_matrices_of_each_primary_capsule():
+    matrices = 10 * 8 * 16  # of one child for all classes
+    for size, children in ((28, 6 * 6 * 32), (40, 12 * 12 * 32)):
+        with torch.device("meta"):
+            aff, own = (count_parameters(create_model(name, image_size=size)) for name in ("aff-capsnet", "capsnet"))
+        assert own - aff == (children - 1) * matrices
+        assert aff == 5_330_944  # 20,992 and 5,308,672 of the convolutions, 1,280 of the matrices
+
+
 @pytest.mark.parametrize("ending", ["", "-medium", "-small"])
 @pytest.mark.parametrize("arguments", [{}, {"in_channels": 3, "image_size": 32}, NORB, {"routing": "em"}], ids=str)
 def test_the_pooling_baseline_is_as_large_as_its_twin(ending, arguments):
@@ -111,10 +135,12 @@ def test_the_pooling_baseline_is_as_large_as_its_twin(ending, arguments):
     assert count_parameters(pooling) == pytest.approx(count_parameters(capsules), rel=0.005)
 
 
+@pytest.mark.parametrize("prefix", ["", "aff-"])
 @pytest.mark.parametrize("ending", ["", "-light"])
 @pytest.mark.parametrize("arguments", [{}, {"in_channels": 3, "image_size": 32}, {"routing": "em"}], ids=str)
-def test_the_pooling_baseline_of_capsnet_is_as_large_as_its_twin(ending, arguments):
-    capsules, pooling = (create_model(f"capsnet{kind}{ending}", **arguments) for kind in ("", "-pool"))
+def test_the_pooling_baseline_of_capsnet_is_as_large_as_its_twin(prefix, ending, arguments):
+    with torch.device("meta"):
+        capsules, pooling = (create_model(f"{prefix}capsnet{kind}{ending}", **arguments) for kind in ("", "-pool"))
     assert count_parameters(pooling) == pytest.approx(count_parameters(capsules), rel=0.005)
 
 
@@ -135,7 +161,7 @@ def test_a_twin_has_the_size_of_its_capsules(ending, pool):
 @pytest.mark.parametrize("name", POOLING_MODELS)
 def test_a_model_without_a_pooling_twin_says_so(name):
     with pytest.raises(
-        PaircapsError, match=f"model '{name}' has no pooling twin; these have one: caps-segment, capsnet, .*"
+        PaircapsError, match=f"model '{name}' has no pooling twin; these have one: .*caps-segment, capsnet, .*"
     ):
         pooling_twin(name)
     with pytest.raises(ValueError, match="unknown model 'resnet-cops'; did you mean 'resnet-caps'"):
@@ -375,7 +401,7 @@ def test_a_meta_model_costs_nothing():
         (lambda: create_model("resnet-caps-small", image_size="28"), TypeError, "image_size .* '28'"),
         (lambda: create_model("resnet-caps-small", image_size=28.0), TypeError, r"image_size .* got 28\.0"),
         (lambda: create_model("resnet-caps-small", image_size=(28,)), TypeError, r"image_size .* got \(28,\)"),
-        (lambda: create_model("FM"), ValueError, r"unknown model 'FM'\. Known: caps-segment"),
+        (lambda: create_model("FM"), ValueError, r"unknown model 'FM'\. Known: aff-capsnet"),
         (lambda: create_model(["capsnet"]), TypeError, "named by a string"),
         (lambda: create_model("resnet-caps-small", routing=3), TypeError, "named by a string, got 3"),
         (lambda: create_model("capsnet", routing=DynamicRouting(10)), TypeError, "a routing of its own"),

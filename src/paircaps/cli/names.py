@@ -17,6 +17,7 @@ DOWNLOADS = ("mnist", "fashion-mnist", "cifar10", "svhn", "smallnorb", "affnist"
 ROUTINGS = ("dynamic", "efficient", "em", "fm", "heinsen", "mean", "sum")
 LOSSES = ("auto", "centripetal", "cross-entropy", "margin", "mask", "nll", "spread")
 MODELS = (
+    *("aff-capsnet", "aff-capsnet-light", "aff-capsnet-pool", "aff-capsnet-pool-light"),
     *("caps-segment", "capsnet", "capsnet-light", "capsnet-pool", "capsnet-pool-light"),
     *("em-capsnet", "em-capsnet-pool", "em-capsnet-pool-small", "em-capsnet-small"),
     *("fast-caps", "fast-caps-tiny", "fast-pool", "fast-pool-tiny", "hitnet"),

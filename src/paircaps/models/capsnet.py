@@ -1,7 +1,11 @@
-"""CapsNet: the architecture of Sabour, Frosst and Hinton (2017), with any routing (section 4.1 of the paper)."""
+"""CapsNet: the architecture of Sabour, Frosst and Hinton (2017), with any routing (section 4.1 of the paper).
+
+Aff-CapsNet, of Gu and Tresp (2020), is the same with one matrix for each parent in the layer above the primary capsules.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from torch import Tensor, nn
@@ -31,6 +35,8 @@ class CapsNet(CapsuleModel):
         primary_squash: ``"square"`` as published, or another squash of :class:`paircaps.PrimaryCapsules`.
         pose_dim: K of the capsules above.
         hidden_capsules: sizes of capsule layers between the primary and the last one.
+        share: ``"all"`` gives all primary capsules the same matrix for each parent, as in Aff-CapsNet, ``"position"``
+            those of one kind, and None gives each its own. With either the network takes images of any size.
         vote_norm: batch norm of the votes; the paper's runs have none here.
         routing_options: options of every layer's routing.
         streaming: whether dense votes of the whole batch are avoided; see CapsuleLayer.
@@ -51,6 +57,7 @@ class CapsNet(CapsuleModel):
         primary_squash: str | None = "square",
         pose_dim: int = 16,
         hidden_capsules: tuple[int, ...] = (),
+        share: str | None = None,
         vote_norm: str | None = None,
         routing_options: dict[str, object] | None = None,
         streaming: bool | str = "auto",
@@ -72,6 +79,7 @@ class CapsNet(CapsuleModel):
             bias=True,
             norm=None,
             squash=primary_squash,
+            any_size=share is not None,
         )
         self.layers = capsule_stack(
             self.primary,
@@ -83,7 +91,13 @@ class CapsNet(CapsuleModel):
             routing_options=routing_options,
             vote_norm=vote_norm,
             streaming=streaming,
+            share=share,
         )
+
+    @property
+    def takes_any_size(self) -> bool:
+        """Whether positions share their matrices, so that images may have other sizes."""
+        return self.primary.any_size
 
     def features(self, images: Tensor) -> Tensor:
         """Feature maps of images: (B, C, H, W) to (B, filters, H − 8, W − 8)."""
@@ -93,6 +107,19 @@ class CapsNet(CapsuleModel):
 SIZES: dict[str, dict[str, int]] = {"": {}, "-light": {"filters": 64, "groups": 8}}
 """Widths by the ending of the model's name: those of the first CapsNet, and those of the paper's published runs."""
 
+
+def aff_capsnet(size: Mapping[str, int]) -> partial[CapsNet]:
+    """Factory of an Aff-CapsNet.
+
+    Args:
+        size: widths, a value of ``SIZES``.
+    """
+    return partial(CapsNet, share="all", **size)  # pyright: ignore[reportArgumentType]
+
+
 for _ending, _size in SIZES.items():
     _factory = partial(CapsNet, **_size)  # pyright: ignore[reportArgumentType]
     register_model(f"capsnet{_ending}", _factory, pooling_twin=f"capsnet-pool{_ending}")
+    register_model(
+        f"aff-capsnet{_ending}", aff_capsnet(_size), pooling_twin=f"aff-capsnet-pool{_ending}", routing="mean"
+    )

@@ -7,13 +7,13 @@ from functools import partial
 from torch import Tensor, nn
 
 from paircaps._utils.checks import require_positive
-from paircaps.models.capsnet import KERNEL, MINIMUM_SIZE, SIZES, CapsNet
+from paircaps.models.capsnet import KERNEL, MINIMUM_SIZE, SIZES, CapsNet, aff_capsnet
 from paircaps.models.pooling import PoolingModel, with_parameters_of_twin
 from paircaps.models.registry import register_model
 
 
 class CapsNetPool(PoolingModel):
-    """Pooling twin of CapsNet: its first two convolutions, average pooling, a linear layer.
+    """Pooling twin of CapsNet and Aff-CapsNet: their first two convolutions, average pooling, a linear layer.
 
     Args:
         num_classes: outputs of the linear layer.
@@ -48,5 +48,6 @@ class CapsNetPool(PoolingModel):
 
 
 for _ending, _size in SIZES.items():
-    _factory = with_parameters_of_twin(CapsNetPool, CapsNet, common=("filters",))
-    register_model(f"capsnet-pool{_ending}", partial(_factory, **_size))  # pyright: ignore[reportArgumentType]
+    for _prefix, _twin in (("", CapsNet), ("aff-", aff_capsnet({}))):
+        _factory = with_parameters_of_twin(CapsNetPool, _twin, common=("filters",))
+        register_model(f"{_prefix}capsnet-pool{_ending}", partial(_factory, **_size))  # pyright: ignore[reportArgumentType]
