@@ -23,6 +23,15 @@ POOLING_MODELS = [name for name in list_models() if is_pooling_twin(name)]
 LAYERS_OF_THEIR_OWN = ("caps-segment", "em-capsnet", "em-capsnet-small")
 """Networks without hidden capsules; that the routing is injected in all their layers is tested in their own files."""
 
+NARROWER = {
+    name: {"filters": 6, "kinds": 2, "conv_kinds": (2, 3)} for name in list_models() if name.startswith("em-capsnet")
+}
+"""Options of networks whose full width takes seconds, for tests that do not depend on it."""
+
+
+def narrow(name, **arguments):
+    return create_model(name, **NARROWER.get(name, {}), **arguments)
+
 
 def images(count=3, channels=1, size=28):
     return torch.randn(count, channels, size, size)
@@ -229,7 +238,7 @@ def test_sizing_the_baseline_draws_no_random_number():
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 33, 25)], ids=str)
 def test_a_model_returns_capsules_for_any_size_and_channels(name, shape):
     channels, *size = shape
-    model = create_model(name, num_classes=4, in_channels=channels, image_size=tuple(size))
+    model = narrow(name, num_classes=4, in_channels=channels, image_size=tuple(size))
     capsules = model(torch.randn(2, *shape))
     assert isinstance(capsules, paircaps.Capsules)
     assert capsules.activation.shape == (2, 4)
@@ -238,7 +247,7 @@ def test_a_model_returns_capsules_for_any_size_and_channels(name, shape):
 
 @pytest.mark.parametrize("name", list_models())
 def test_every_parameter_gets_a_gradient(name):
-    model = create_model(name)
+    model = narrow(name)
     capsules = model(images())
     (capsules.activation.square().sum() + (capsules.pose * torch.randn_like(capsules.pose)).sum()).backward()
     for parameter_name, parameter in model.named_parameters():
@@ -272,10 +281,10 @@ def test_the_baseline_has_its_features_as_pose_and_logits_as_activation():
 
 @pytest.mark.parametrize("name", list_models())
 def test_copies_and_state_dicts_give_the_same_result(name):
-    model = create_model(name)
+    model = narrow(name)
     model(images())  # so that the running statistics are not those of a fresh model
     model.eval()
-    other = create_model(name).eval()
+    other = narrow(name).eval()
     batch = images()
     assert not torch.allclose(other(batch).activation, model(batch).activation)
     other.load_state_dict(model.state_dict())
@@ -286,7 +295,7 @@ def test_copies_and_state_dicts_give_the_same_result(name):
 
 @pytest.mark.parametrize("name", list_models())
 def test_vmap_over_a_batch_is_the_batch(name):
-    model = create_model(name).eval()
+    model = narrow(name).eval()
     batch = images()
     for one, other in zip(torch.func.vmap(model)(batch.unsqueeze(1)), model(batch), strict=True):
         torch.testing.assert_close(one.squeeze(1), other, rtol=1e-4, atol=1e-4)
@@ -301,7 +310,7 @@ def test_vmap_over_a_batch_is_the_batch(name):
     ],
 )
 def test_export_with_a_dynamic_batch(name, routing):
-    model = create_model(name, routing=routing).eval()
+    model = narrow(name, routing=routing).eval()
     batch = torch.export.Dim("batch", min=1, max=4096)
     program = torch.export.export(model, (images(),), dynamic_shapes=({0: batch},))
     for count in (1, 7):
@@ -313,7 +322,7 @@ def test_export_with_a_dynamic_batch(name, routing):
 @pytest.mark.parametrize("name", ["resnet-caps-small", "resnet-pool-small"])
 def test_an_exported_model_can_be_saved_and_loaded(name):
     # torch.export.save refuses a named tuple that it has not been told of
-    model = create_model(name).eval()
+    model = narrow(name).eval()
     file = io.BytesIO()
     torch.export.save(torch.export.export(model, (images(),)), file)
     file.seek(0)
@@ -333,7 +342,7 @@ def test_an_exported_model_can_be_saved_and_loaded(name):
 )
 @pytest.mark.usefixtures("fresh_compiler")
 def test_a_compiled_model_is_the_model(name, backend):
-    model = create_model(name).eval()
+    model = narrow(name).eval()
     batch = images()
     with torch.no_grad():
         compiled = torch.compile(model, fullgraph=True, backend=backend)(batch)
@@ -358,7 +367,7 @@ def test_a_compiled_model_trains_like_the_model(routing):
 
 @pytest.mark.parametrize("name", list_models())
 def test_bfloat16_and_autocast(name):
-    model, batch = create_model(name), images(8)
+    model, batch = narrow(name), images(8)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         capsules = model(batch)
     assert all(part.isfinite().all() for part in capsules)

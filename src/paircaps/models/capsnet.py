@@ -1,6 +1,6 @@
 """CapsNet: the architecture of Sabour, Frosst and Hinton (2017), with any routing (section 4.1 of the paper).
 
-Aff-CapsNet, of Gu and Tresp (2020), is the same with one matrix for each parent in the layer above the primary capsules.
+Aff-CapsNet, of Gu and Tresp (2020), is the same with one matrix for each parent, which all primary capsules share.
 """
 
 from __future__ import annotations
