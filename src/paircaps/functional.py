@@ -412,46 +412,49 @@ def fm_capsules(
 
 
 @in_full_precision
-def dynamic_routing(votes: Tensor, iterations: int = 3) -> Capsules:
+def dynamic_routing(votes: Tensor, iterations: int = 3, *, none_of_the_above: bool = False) -> Capsules:
     """Dynamic routing between capsules (Sabour, Frosst and Hinton, 2017), with the softmax over parents.
 
     Args:
         votes: votes, (..., I, J, K).
         iterations: r, at least 1. With one iteration the coupling is 1/J, so s
             is the sum of the votes divided by J, then squashed.
+        none_of_the_above: whether the softmax has one more category, whose logit stays zero: a child that agrees with
+            no parent turns to it, and away from the parents.
 
     Returns:
         Capsules whose ``s`` and ``pose`` are both v, (..., J, K), and whose activation is ‖v‖, (..., J).
     """
-    v, _ = _dynamic(votes, iterations)
+    v, _ = _dynamic(votes, iterations, none_of_the_above)
     return Capsules(v, v, _length(v).squeeze(-1))
 
 
 @in_full_precision
-def dynamic_coupling(votes: Tensor, iterations: int = 3) -> Tensor:
+def dynamic_coupling(votes: Tensor, iterations: int = 3, *, none_of_the_above: bool = False) -> Tensor:
     """Coupling of dynamic routing in its last iteration: how each child is divided among the parents.
 
     Args:
         votes: votes, (..., I, J, K).
         iterations: r, at least 1.
+        none_of_the_above: as for :func:`dynamic_routing`.
 
     Returns:
-        c, (..., I, J); over the parents it adds up to one.
+        c, (..., I, J); over the parents it adds up to one, or to less if there is none of the above.
     """
-    _, c = _dynamic(votes, iterations)
-    return votes.new_full(votes.shape[:-1], 1 / votes.shape[-2]) if c is None else c
+    _, c = _dynamic(votes, iterations, none_of_the_above)
+    return votes.new_full(votes.shape[:-1], 1 / (votes.shape[-2] + none_of_the_above)) if c is None else c
 
 
-def _dynamic(votes: Tensor, iterations: int) -> tuple[Tensor, Tensor | None]:
+def _dynamic(votes: Tensor, iterations: int, none_of_the_above: bool) -> tuple[Tensor, Tensor | None]:
     """Parents v of the last iteration, and its coupling c; None where that is uniform."""
     require_votes(votes)
     require_positive(iterations=iterations)
     # first iteration: b = 0, so the coupling is uniform and the sum of the votes is enough
-    v = agreed = uniform_routing(votes.sum(dim=-3)).s
+    v = agreed = uniform_routing(votes.sum(dim=-3), none_of_the_above=none_of_the_above).s
     c = None
     for _ in range(iterations - 1):
         b = torch.einsum("...ijk,...jk->...ij", votes, agreed)  # all updates b += ⟨û, v⟩ so far, at once
-        c = b.softmax(dim=-1)
+        c = F.pad(b, (0, 1)).softmax(dim=-1)[..., :-1] if none_of_the_above else b.softmax(dim=-1)
         v = squash(torch.einsum("...ij,...ijk->...jk", c, votes))
         agreed = agreed + v
     return v, c
@@ -477,16 +480,17 @@ def dynamic_routing_of_sums(total: Tensor, coupled: Callable[[Tensor], Tensor], 
 
 
 @in_full_precision
-def uniform_routing(total: Tensor) -> Capsules:
+def uniform_routing(total: Tensor, *, none_of_the_above: bool = False) -> Capsules:
     """Dynamic routing with one iteration, from the sum of the votes: a division by J and a squash.
 
     Args:
         total: Σû over the children, (..., J, K).
+        none_of_the_above: as for :func:`dynamic_routing`; the division is then by J + 1.
 
     Returns:
         Capsules, as :func:`dynamic_routing` returns them.
     """
-    v = squash(total / total.shape[-2])  # b = 0, so c = softmax_j(0) = 1/J
+    v = squash(total / (total.shape[-2] + none_of_the_above))  # b = 0, so c = softmax_j(0) = 1/J
     return Capsules(v, v, _length(v).squeeze(-1))
 
 

@@ -77,13 +77,13 @@ def fm_activation_gradient(unit_votes):
     return gradient
 
 
-def dynamic_routing(votes, iterations):
-    """Procedure 1 of Sabour, Frosst and Hinton, with the unused last update left in."""
+def dynamic_routing(votes, iterations, none_of_the_above=False):
+    """Procedure 1 of Sabour, Frosst and Hinton, with the unused last update left in; and a category of logit zero."""
     I, J, K = len(votes), len(votes[0]), len(votes[0][0])
     b = [[0.0] * J for _ in range(I)]
     v = []
     for _ in range(iterations):
-        c = [softmax(b[i]) for i in range(I)]  # over parents
+        c = [softmax(b[i] + [0.0] * none_of_the_above) for i in range(I)]  # over parents
         s = [[sum(c[i][j] * votes[i][j][f] for i in range(I)) for f in range(K)] for j in range(J)]
         v = [squash(s[j]) for j in range(J)]
         for i in range(I):

@@ -97,6 +97,18 @@ def test_coupling_divides_each_child_among_the_parents(name, iterations):
     assert (coupling.var() > 1e-6) == (iterations > 1), "uniform at first, and no longer when votes were heard"
 
 
+@pytest.mark.parametrize("iterations", [1, 3])
+def test_none_of_the_above_is_a_parent_without_votes_that_nobody_sees(iterations):
+    votes, activation = votes_of(3)
+    routing = create_routing("dynamic", 4, iterations=iterations, none_of_the_above=True).double()
+    silent = torch.cat([votes, torch.zeros_like(votes[..., :1, :])], -2)  # a fifth parent that nobody votes for
+    for one, other in zip(routing(votes), functional.dynamic_routing(silent, iterations), strict=True):
+        torch.testing.assert_close(one, other[:, :4])
+    coupling = routing.evidence(votes, activation).coupling
+    torch.testing.assert_close(coupling, functional.dynamic_coupling(silent, iterations)[..., :4])
+    assert (coupling.sum(-1) < 1).all()
+
+
 def test_parents_are_made_with_the_coupling_that_is_told():
     votes, activation = votes_of(3)
     c = functional.dynamic_coupling(votes, 3)

@@ -24,8 +24,8 @@ def fm_loop(votes, activation, /, weigh=None, learn_softness=False, **options):
     return capsules(loops.fm_agreement(votes.tolist(), weights, **options))
 
 
-def dynamic_loop(votes, _, iterations=3):
-    return capsules(loops.dynamic_routing(votes.tolist(), iterations))
+def dynamic_loop(votes, _, iterations=3, none_of_the_above=False):
+    return capsules(loops.dynamic_routing(votes.tolist(), iterations, none_of_the_above))
 
 
 def em_loop(votes, activation, iterations=3, beta_u=1.5, beta_a=0.0):
@@ -77,6 +77,7 @@ OPTIONS = [
     ("fm", {"weigh": "activation", "normalize": False}),
     ("fm", {"weigh": "activation", "softness": 2.0, "activation": "squash"}),
     *(("dynamic", {"iterations": n}) for n in (1, 2, 5)),
+    *(("dynamic", {"iterations": n, "none_of_the_above": True}) for n in (1, 3)),
     *(("em", {"iterations": n}) for n in (1, 2, 4, 5)),
     ("em", {"beta_u": 0.0, "beta_a": -1000.0}),
     *(("heinsen", {"iterations": n}) for n in (1, 2, 5)),

@@ -1,12 +1,13 @@
 import re
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paircaps.data import load_dataset
 from paircaps.errors import RecipeError, TrainingError
-from paircaps.models import count_parameters, create_model, registry
+from paircaps.models import count_parameters, create_model, published_routing, registry
 from paircaps.training.recipe import Model, Recipe, Run, Train, options_of
 from paircaps.training.recipe_io import (
     KEYS,
@@ -87,6 +88,36 @@ def test_schedules_and_crops_of_the_paper():
     assert sixth.data.options == {"image_size": 48}
     third = load_recipe("table3")
     assert (third.loss.decoder, third.loss.decoder_weight, third.data.test) == ("deconv", 0.0005, "affnist")
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "channels", "parameters"),
+    [
+        ("sabour-mnist", 28, 1, 6_804_224),
+        ("sabour-fashion-mnist", 28, 1, 6_804_224),
+        # convolutions of 62,464 and 10,617,344, and 4·4·64 primary capsules with 8·10·16 weights each
+        ("sabour-cifar10", 24, 3, 62_464 + 10_617_344 + 4 * 4 * 64 * 8 * 10 * 16),
+        ("sabour-svhn", 32, 3, 15_616 + 64 * 96 * 81 + 96 + 8 * 8 * 16 * 6 * 10 * 8),
+        ("nair", 28, 1, 6_804_224),
+        ("hinton", 32, 1, 318_964),
+        ("aff-capsnet", 40, 1, 5_330_944),
+    ],
+)
+def test_the_recipes_of_others_are_theirs(name, size, channels, parameters):
+    recipe = load_recipe(name)
+    dynamic = name.startswith(("sabour", "nair"))
+    options = recipe.model.routing_options
+    assert options.get("iterations") == (3 if dynamic else None)
+    assert options.get("none_of_the_above", False) == (name == "sabour-cifar10")
+    assert recipe.model.routing == ("dynamic" if dynamic else published_routing(recipe.model.name))
+    assert recipe.loss.decoder == ("none" if name == "hinton" else "dense")
+    assert recipe.augment.translate == (2 if name in ("sabour-mnist", "sabour-fashion-mnist") else 0)
+    with torch.device("meta"):
+        model = create_model(
+            recipe.model.name, 10, channels, size, recipe.model.routing, routing_options=options, **recipe.model.options
+        )
+    assert count_parameters(model) == parameters
+    assert recipe.augment.crop_size in (None, size)
 
 
 @pytest.mark.parametrize(
