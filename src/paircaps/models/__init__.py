@@ -10,6 +10,8 @@ from paircaps.models.capsule_model import CapsuleModel
 from paircaps.models.decoder import Decoder, DeconvDecoder, DenseDecoder, select_pose
 from paircaps.models.em_capsnet import EMCapsNet
 from paircaps.models.em_capsnet_pool import EMCapsNetPool
+from paircaps.models.deepcaps import DeepCaps
+from paircaps.models.deepcaps_pool import DeepCapsPool
 from paircaps.models.fast import FastBackbone, WhiteningStem
 from paircaps.models.fast_caps import FastCapsules
 from paircaps.models.fast_pool import FastPool
@@ -38,6 +40,8 @@ __all__ = [
     "CapsuleModel",
     "Decoder",
     "DeconvDecoder",
+    "DeepCaps",
+    "DeepCapsPool",
     "DenseDecoder",
     "EMCapsNet",
     "EMCapsNetPool",
