@@ -20,7 +20,7 @@ from paircaps._utils.images import as_float, middle, standardise
 from paircaps._utils.words import visible
 from paircaps.errors import DataError
 from paircaps.functional import Capsules
-from paircaps.models import DeconvDecoder, DenseDecoder, ImageModel, create_model
+from paircaps.models import DeconvDecoder, DeepCapsDecoder, DenseDecoder, ImageModel, create_model
 from paircaps.models.decoder import Decoder
 from paircaps.models.registry import AUTO, resolve_routing
 from paircaps.models.segment import MaskModel, Segmentation
@@ -48,7 +48,7 @@ __all__ = [
     "Preparation",
 ]
 
-DECODERS = ("none", "deconv", "dense")
+DECODERS = ("none", "deconv", "dense", "deepcaps")
 CERTAINTIES = ("softmax", "activation")
 _AT_ONCE = 64
 """Pictures that are classified in one batch."""
@@ -94,7 +94,8 @@ class NetworkSpec:
         arguments: arguments of ``create_model``, all of types that JSON has.
         classes: names of the classes.
         preparation: preparation of an image.
-        decoder: ``"none"``, ``"deconv"`` (the paper's) or ``"dense"`` (the first CapsNet's).
+        decoder: ``"none"``, ``"deconv"`` (the paper's), ``"dense"`` (the first CapsNet's) or ``"deepcaps"`` (the
+            class-independent one of DeepCaps).
         labels_per_image: number of classes that an image shows: 1, or 2 where digits overlap.
         certainty: how activations become certainties in 0..1: ``"activation"``, as they are, if a margin loss or the
             routing keeps them there, else ``"softmax"``. None: as the routing says.
@@ -538,4 +539,6 @@ def _create_decoder(kind: str, model: ImageModel) -> Decoder | None:
         return None
     if kind == "deconv":
         return DeconvDecoder(model.pose_dim, model.image_size, model.in_channels)
+    if kind == "deepcaps":
+        return DeepCapsDecoder(model.pose_dim, model.image_size, model.in_channels)
     return DenseDecoder(model.num_classes, model.pose_dim, model.image_size, model.in_channels)

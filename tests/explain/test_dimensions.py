@@ -163,7 +163,7 @@ def test_it_goes_in_small_steps_so_that_a_server_can_answer_in_between(upright):
     assert network.most_at_once == 32
 
 
-@pytest.mark.parametrize("decoder", ["deconv", "dense"])
+@pytest.mark.parametrize("decoder", ["deconv", "dense", "deepcaps"])
 def test_a_real_network_is_measured(decoder):
     network = small_network(decoder=decoder, classes=("a", "b"))
     images = some_images(6)

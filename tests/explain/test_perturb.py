@@ -12,7 +12,7 @@ def reach_of(network, low=-1.0, high=1.0):
     return DimensionRanges(torch.full(shape, low), torch.full(shape, high))
 
 
-@pytest.mark.parametrize("decoder", ["deconv", "dense"])
+@pytest.mark.parametrize("decoder", ["deconv", "dense", "deepcaps"])
 def test_one_dimension_changes_and_the_others_stay(decoder):
     network = small_network(decoder=decoder)
     seen = perturb(network, some_images(2), reach_of(network), 3, steps=5)

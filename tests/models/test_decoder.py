@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from paircaps import Capsules, DeconvDecoder, DenseDecoder, count_parameters, create_model
-from paircaps.models import select_pose
+from paircaps.models import DeepCapsDecoder, select_pose
 
 
 def capsules(batch=4, classes=10, pose_dim=16):
@@ -14,6 +14,7 @@ def decoders(image_size=28, channels=1):
     return (
         DeconvDecoder(16, image_size, channels).eval(),
         DenseDecoder(10, 16, image_size, channels).eval(),
+        DeepCapsDecoder(16, image_size, channels).eval(),
     )
 
 
@@ -58,6 +59,16 @@ def test_only_the_chosen_pose_is_read():
     others[torch.arange(4), label] = 0
     for decoder in decoders():
         torch.testing.assert_close(decoder(given, label), decoder(given._replace(pose=given.pose - others), label))
+
+
+def test_only_the_dense_decoder_knows_whose_pose_it_draws():
+    given = capsules()
+    same = given._replace(pose=given.pose[:, :1].expand(-1, 10, -1))
+    first, second = torch.tensor([0, 3, 9, 3]), torch.tensor([1, 2, 4, 8])
+    deconv, dense, deepcaps = decoders()
+    for decoder in (deconv, deepcaps):
+        torch.testing.assert_close(decoder(same, first), decoder(same, second))
+    assert not torch.allclose(dense(same, first), dense(same, second))
 
 
 def test_two_digits_are_drawn_each_from_its_own_pose():
@@ -127,8 +138,9 @@ def test_a_masked_pose_cannot_spoil_the_drawing():
 
 
 def test_poses_of_another_size_are_refused():
-    deconv, dense = decoders()
-    with pytest.raises(ValueError, match="poses of 16 dimensions, got 8"):
-        deconv(capsules(pose_dim=8))
+    deconv, dense, deepcaps = decoders()
+    for decoder in (deconv, deepcaps):
+        with pytest.raises(ValueError, match="poses of 16 dimensions, got 8"):
+            decoder(capsules(pose_dim=8))
     with pytest.raises(ValueError, match=r"\(4, 10, 16\).*\(4, 5, 16\)"):
         dense(capsules(classes=5))

@@ -57,6 +57,10 @@ def test_the_names_of_the_paper_are_registered():
         "em-capsnet-pool",
         "em-capsnet-pool-small",
         "em-capsnet-small",
+        "deepcaps",
+        "deepcaps-light",
+        "deepcaps-pool",
+        "deepcaps-pool-light",
         "fast-caps",
         "fast-caps-tiny",
         "fast-pool",
@@ -258,6 +262,9 @@ def test_every_parameter_gets_a_gradient(name):
 
 @pytest.mark.parametrize("routing", paircaps.list_routings())
 @pytest.mark.parametrize("name", [name for name in CAPSULE_MODELS if name not in LAYERS_OF_THEIR_OWN])
+@pytest.mark.parametrize(
+    "name", [name for name in CAPSULE_MODELS if name not in ("caps-segment", "deepcaps", "deepcaps-light")]
+)  # tests/models/test_segment.py, test_deepcaps.py
 def test_the_routing_is_injected_in_every_layer(name, routing):
     model = create_model(name, routing=routing, hidden_capsules=(6,))
     wanted = type(sized_routing(routing, 1))

@@ -51,7 +51,9 @@ class MapCapsuleLayer(nn.Module):
         super().__init__()
         require_positive(in_kinds=in_kinds, out_kinds=out_kinds, kernel_size=kernel_size, pose_dim=pose_dim)
         if kernel_size % 2 == 0:
-            raise ValueError(f"kernel_size must be odd, so that votes lie on the grid of the children, got {kernel_size}")
+            raise ValueError(
+                f"kernel_size must be odd, so that votes lie on the grid of the children, got {kernel_size}"
+            )
         self.in_kinds, self.out_kinds = in_kinds, out_kinds
         self.grid = height_and_width("in_size", in_size)
         self.pose_dim = pose_dim
@@ -79,10 +81,9 @@ class MapCapsuleLayer(nn.Module):
         arguments = [self._cast(maps), None if activation is None else activation.mean(dim=(-3, -2))]
         if isinstance(self.routing, Routing) and self.routing.reads_children:
             arguments.append(maps.flatten(-3))
-        parents = self.routing(*arguments)
-        return Capsules(
-            *(part.unflatten(axis, (*self.grid, self.out_kinds)) for part, axis in zip(parents, (-2, -2, -1), strict=True))
-        )
+        s, pose, active = self.routing(*arguments)
+        grid = (*self.grid, self.out_kinds)
+        return Capsules(s.unflatten(-2, grid), pose.unflatten(-2, grid), active.unflatten(-1, grid))
 
     def votes_shape(self, u: Tensor | Capsules, activation: Tensor | None = None) -> torch.Size:
         """Shape of the votes of child capsules: (..., in_kinds, H · W · out_kinds, K).

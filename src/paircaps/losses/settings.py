@@ -27,8 +27,8 @@ class Loss:
             activations in 0..1 (dynamic, em) and for several labels, else cross-entropy (fm, pooling).
         label_smoothing: share of the cross entropy's target that is spread over all classes.
         over_classes: margin loss as a sum over classes (the paper's text) or their mean (its runs).
-        decoder: decoder that reconstructs the image from the label's pose: none, deconv (the paper's) or dense
-            (CapsNet's).
+        decoder: decoder that reconstructs the image from the label's pose: none, deconv (the paper's), dense
+            (CapsNet's, which sees whose pose it is) or deepcaps (DeepCaps', for all classes alike).
         decoder_weight: weight of the squared error of a reconstruction, summed over its pixels.
         options: options of the class loss, such as {"margin_start": 0.2} for spread.
     """
@@ -36,7 +36,7 @@ class Loss:
     name: str = AUTO
     label_smoothing: float = 0.0
     over_classes: Literal["sum", "mean"] = "sum"
-    decoder: Literal["none", "deconv", "dense"] = "none"
+    decoder: Literal["none", "deconv", "dense", "deepcaps"] = "none"
     decoder_weight: float = 0.0005
     options: dict[str, object] = field(default_factory=dict)
 

@@ -10,6 +10,7 @@ from paircaps.models.capsule_model import CapsuleModel
 from paircaps.models.decoder import Decoder, DeconvDecoder, DenseDecoder, select_pose
 from paircaps.models.em_capsnet import EMCapsNet
 from paircaps.models.em_capsnet_pool import EMCapsNetPool
+from paircaps.models.decoder import Decoder, DeconvDecoder, DeepCapsDecoder, DenseDecoder, PoseDecoder, select_pose
 from paircaps.models.deepcaps import DeepCaps
 from paircaps.models.deepcaps_pool import DeepCapsPool
 from paircaps.models.fast import FastBackbone, WhiteningStem
@@ -41,6 +42,7 @@ __all__ = [
     "Decoder",
     "DeconvDecoder",
     "DeepCaps",
+    "DeepCapsDecoder",
     "DeepCapsPool",
     "DenseDecoder",
     "EMCapsNet",
@@ -53,6 +55,7 @@ __all__ = [
     "ImageModel",
     "MaskModel",
     "PoolingModel",
+    "PoseDecoder",
     "ResNetBackbone",
     "ResNetCapsules",
     "ResNetGridCapsules",

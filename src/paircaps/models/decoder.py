@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -50,7 +51,30 @@ class Decoder(nn.Module, ABC):
         """
 
 
-class DeconvDecoder(Decoder):
+class PoseDecoder(Decoder):
+    """Base class of decoders that read the chosen pose alone, and not of which class it is.
+
+    Args:
+        pose_dim: K of a pose.
+    """
+
+    layers: nn.Sequential
+    """Layers from poses (N, K) to images (N, C, H, W)."""
+
+    def __init__(self, pose_dim: int) -> None:
+        super().__init__()
+        require_positive(pose_dim=pose_dim)
+        self.pose_dim = pose_dim
+
+    def draw(self, pose: Tensor, chosen: Tensor) -> Tensor:
+        """Reconstruct images from chosen poses: (B, J, K) and (B, [D]) to (B, [D,] C, H, W); see the base class."""
+        if pose.shape[-1] != self.pose_dim:
+            raise ValueError(f"expected poses of {self.pose_dim} dimensions, got {pose.shape[-1]}")
+        picked = pick(pose, chosen)  # (B, [D,] K)
+        return self.layers(picked.flatten(0, -2)).unflatten(0, picked.shape[:-1])
+
+
+class DeconvDecoder(PoseDecoder):
     """The paper's decoder: one pose to an image, by transposed convolutions.
 
     >>> from paircaps import create_model
@@ -74,9 +98,8 @@ class DeconvDecoder(Decoder):
     """Slope of the leaky ReLU below zero."""
 
     def __init__(self, pose_dim: int = 16, image_size: int | tuple[int, int] = 28, channels: int = 1) -> None:
-        super().__init__()
-        require_positive(pose_dim=pose_dim, channels=channels)
-        self.pose_dim = pose_dim
+        super().__init__(pose_dim)
+        require_positive(channels=channels)
         full = height_and_width("image_size", image_size)
         half, base = _halved(full), _halved(_halved(full))
         first, second, third = self.WIDTHS
@@ -96,12 +119,50 @@ class DeconvDecoder(Decoder):
             nn.Sigmoid(),
         )
 
-    def draw(self, pose: Tensor, chosen: Tensor) -> Tensor:
-        """Reconstruct images from chosen poses: (B, J, K) and (B, [D]) to (B, [D,] C, H, W); see the base class."""
-        if pose.shape[-1] != self.pose_dim:
-            raise ValueError(f"expected poses of {self.pose_dim} dimensions, got {pose.shape[-1]}")
-        picked = pick(pose, chosen)  # (B, [D,] K)
-        return self.layers(picked.flatten(0, -2)).unflatten(0, picked.shape[:-1])
+
+class DeepCapsDecoder(PoseDecoder):
+    """The class-independent decoder of DeepCaps: one pose to an image, by transposed 3×3 convolutions.
+
+    A dense layer makes maps of at most 8×8, the image's size halved until it is that small, and each transposed
+    convolution of stride 2 doubles them. All classes share the decoder and it is not told which of them it draws, so a
+    number of the pose has to mean the same in all. It is called as :class:`paircaps.DeconvDecoder` is.
+
+    >>> decoder = DeepCapsDecoder(pose_dim=32, image_size=64, channels=3)
+    >>> pose = torch.randn(8, 10, 32)
+    >>> decoder(Capsules(pose, pose, torch.rand(8, 10))).shape
+    torch.Size([8, 3, 64, 64])
+
+    Args:
+        pose_dim: K of a pose.
+        image_size: side of the image, or (height, width).
+        channels: channels of the image.
+    """
+
+    SMALLEST = 8
+    """Largest side of the maps that the dense layer makes."""
+
+    BASE_WIDTH, FIRST_WIDTH, LEAST_WIDTH = 16, 64, 8
+    """Channels of these maps, of the first convolution, and the fewest: each doubling of the size halves them."""
+
+    def __init__(self, pose_dim: int = 32, image_size: int | tuple[int, int] = 28, channels: int = 1) -> None:
+        super().__init__(pose_dim)
+        require_positive(channels=channels)
+        sizes = [height_and_width("image_size", image_size)]
+        while max(sizes[0]) > self.SMALLEST:
+            sizes.insert(0, _halved(sizes[0]))
+        width = self.FIRST_WIDTH
+        self.layers = nn.Sequential(
+            nn.Linear(pose_dim, self.BASE_WIDTH * sizes[0][0] * sizes[0][1]),
+            nn.ReLU(),
+            nn.Unflatten(-1, (self.BASE_WIDTH, *sizes[0])),
+            nn.BatchNorm2d(self.BASE_WIDTH, eps=EPS, momentum=MOMENTUM),
+            nn.ConvTranspose2d(self.BASE_WIDTH, width, 3, padding=1),
+        )
+        for small, large in pairwise(sizes):
+            narrower = max(self.LEAST_WIDTH, width // 2)
+            self.layers.append(_doubling(width, narrower, small, large, kernel_size=3))
+            width = narrower
+        self.layers.extend([nn.ConvTranspose2d(width, channels, 3, padding=1), nn.Sigmoid()])
 
 
 class DenseDecoder(Decoder):
@@ -200,9 +261,9 @@ def _halved(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def _doubling(
-    in_channels: int, out_channels: int, small: tuple[int, int], large: tuple[int, int]
+    in_channels: int, out_channels: int, small: tuple[int, int], large: tuple[int, int], kernel_size: int = 5
 ) -> nn.ConvTranspose2d:
-    """5×5 transposed convolution of stride 2 from a halved size to the full one, which may be odd."""
+    """Transposed convolution of stride 2, its kernel odd, from a halved size to the full one, which may be odd."""
     # without output padding, n becomes 2n − 1
     extra = (large[0] - 2 * small[0] + 1, large[1] - 2 * small[1] + 1)
-    return nn.ConvTranspose2d(in_channels, out_channels, 5, stride=2, padding=2, output_padding=extra)
+    return nn.ConvTranspose2d(in_channels, out_channels, kernel_size, 2, kernel_size // 2, output_padding=extra)

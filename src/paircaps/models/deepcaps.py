@@ -202,8 +202,11 @@ def in_one_row(*grids: Capsules) -> Capsules:
     return Capsules(vectors, vectors, torch.cat([grid.activation.flatten(1) for grid in grids], dim=1))
 
 
-SIZES: dict[str, dict[str, int]] = {"": {}, "-light": {"width": 32, "kinds": 8}}
-"""Widths by the ending of the model's name: the published ones, and those for below a million parameters."""
+SIZES: dict[str, dict[str, object]] = {"": {}, "-light": {"width": 32, "kinds": 8, "step_norm": "channel"}}
+"""Sizes by the ending of the model's name: as published, and below a million parameters.
+
+A squash shortens short vectors further, from step to step, and the published network learns slowly at first. Batch norm
+keeps those of the light one long."""
 
 for _ending, _size in SIZES.items():
     _factory = partial(DeepCaps, **_size)  # pyright: ignore[reportArgumentType]
