@@ -15,7 +15,7 @@ import torch
 from paircaps.bench.layer_shapes import capsule_layers, meta_model
 from paircaps.bench.memory import as_size, available_memory
 from paircaps.bench.meta_memory import MetaMemory
-from paircaps.layers import CapsuleLayer, ConvCapsuleLayer
+from paircaps.layers import CapsuleLayer, ConvCapsuleLayer, MapCapsuleLayer
 from paircaps.models import count_parameters
 from paircaps.models.base import ImageModel
 from paircaps.models.registry import resolve_routing
@@ -119,18 +119,18 @@ def _passes(model: ImageModel, batch: int) -> tuple[int, int]:
     return flops, peak
 
 
-def votes_of_layers(model: ImageModel) -> dict[CapsuleLayer | ConvCapsuleLayer, int]:
+def votes_of_layers(model: ImageModel) -> dict[CapsuleLayer | ConvCapsuleLayer | MapCapsuleLayer, int]:
     """Bytes of the votes of one image in every capsule layer of a model on the meta device, in float32.
 
     Args:
         model: the model; images are of its own size.
     """
-    votes: dict[CapsuleLayer | ConvCapsuleLayer, int] = {}
+    votes: dict[CapsuleLayer | ConvCapsuleLayer | MapCapsuleLayer, int] = {}
 
     def count(layer: Any, inputs: tuple[Any, ...]) -> None:
         votes[layer] = 4 * layer.votes_shape(*inputs).numel() // 2
 
-    layers = [part for part in model.modules() if isinstance(part, CapsuleLayer | ConvCapsuleLayer)]
+    layers = [part for part in model.modules() if isinstance(part, CapsuleLayer | ConvCapsuleLayer | MapCapsuleLayer)]
     hooks = [layer.register_forward_pre_hook(count) for layer in layers]
     # two images, for batch norm in training has no statistics of one
     with torch.no_grad():
