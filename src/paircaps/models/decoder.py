@@ -142,7 +142,7 @@ class DeepCapsDecoder(PoseDecoder):
     """Largest side of the maps that the dense layer makes."""
 
     BASE_WIDTH, FIRST_WIDTH, LEAST_WIDTH = 16, 64, 8
-    """Channels of these maps, of the first convolution, and the fewest: each doubling of the size halves them."""
+    """Channels of these maps, of the first convolution, and the fewest; each doubling of the size halves them."""
 
     def __init__(self, pose_dim: int = 32, image_size: int | tuple[int, int] = 28, channels: int = 1) -> None:
         super().__init__(pose_dim)
