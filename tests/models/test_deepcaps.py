@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from reference.sized import sized_routing
 
 import paircaps
 from paircaps import count_parameters, create_model, functional
@@ -88,7 +89,7 @@ def test_the_network_is_the_published_figure():
 @pytest.mark.parametrize("routing", paircaps.list_routings())
 def test_the_routing_is_injected_in_the_last_cell_and_for_the_classes(routing):
     model = create_model("deepcaps", image_size=16, routing=routing, **NARROW)
-    wanted = type(paircaps.create_routing(routing, 1))
+    wanted = type(sized_routing(routing, 1))
     assert [type(part.routing) for part in (model.cells[3].skip, model.layers[0])] == [wanted, wanted]
     assert model.layers[0].routing is not model.cells[3].skip.routing
     assert model(torch.rand(3, 1, 16, 16)).activation.shape == (3, 10)
