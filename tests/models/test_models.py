@@ -20,12 +20,13 @@ NORB = {"num_classes": 5, "image_size": 32, "vote_norm": "vote", "primary_norm":
 CAPSULE_MODELS = [name for name in list_models() if not is_pooling_twin(name)]
 POOLING_MODELS = [name for name in list_models() if is_pooling_twin(name)]
 
-LAYERS_OF_THEIR_OWN = ("caps-segment", "em-capsnet", "em-capsnet-small")
+LAYERS_OF_THEIR_OWN = ("caps-segment", "deepcaps", "deepcaps-light", "em-capsnet", "em-capsnet-small")
 """Networks without hidden capsules; that the routing is injected in all their layers is tested in their own files."""
 
 NARROWER = {
     name: {"filters": 6, "kinds": 2, "conv_kinds": (2, 3)} for name in list_models() if name.startswith("em-capsnet")
 }
+NARROWER |= {name: {"width": 8, "kinds": 3} for name in list_models() if name.startswith("deepcaps")}
 """Options of networks whose full width takes seconds, for tests that do not depend on it."""
 
 
@@ -262,9 +263,6 @@ def test_every_parameter_gets_a_gradient(name):
 
 @pytest.mark.parametrize("routing", paircaps.list_routings())
 @pytest.mark.parametrize("name", [name for name in CAPSULE_MODELS if name not in LAYERS_OF_THEIR_OWN])
-@pytest.mark.parametrize(
-    "name", [name for name in CAPSULE_MODELS if name not in ("caps-segment", "deepcaps", "deepcaps-light")]
-)  # tests/models/test_segment.py, test_deepcaps.py
 def test_the_routing_is_injected_in_every_layer(name, routing):
     model = create_model(name, routing=routing, hidden_capsules=(6,))
     wanted = type(sized_routing(routing, 1))

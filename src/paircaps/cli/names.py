@@ -19,8 +19,8 @@ LOSSES = ("auto", "centripetal", "cross-entropy", "margin", "mask", "nll", "spre
 MODELS = (
     *("aff-capsnet", "aff-capsnet-light", "aff-capsnet-pool", "aff-capsnet-pool-light"),
     *("caps-segment", "capsnet", "capsnet-light", "capsnet-pool", "capsnet-pool-light"),
-    *("em-capsnet", "em-capsnet-pool", "em-capsnet-pool-small", "em-capsnet-small"),
     *("deepcaps", "deepcaps-light", "deepcaps-pool", "deepcaps-pool-light"),
+    *("em-capsnet", "em-capsnet-pool", "em-capsnet-pool-small", "em-capsnet-small"),
     *("fast-caps", "fast-caps-tiny", "fast-pool", "fast-pool-tiny", "hitnet"),
     *("resnet-caps", "resnet-caps-fine", "resnet-caps-fine-medium", "resnet-caps-fine-small"),
     *("resnet-caps-grid", "resnet-caps-grid-medium", "resnet-caps-grid-small"),

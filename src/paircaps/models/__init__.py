@@ -7,12 +7,11 @@ from paircaps.models.caps_segment import CapsSegment
 from paircaps.models.capsnet import CapsNet
 from paircaps.models.capsnet_pool import CapsNetPool
 from paircaps.models.capsule_model import CapsuleModel
-from paircaps.models.decoder import Decoder, DeconvDecoder, DenseDecoder, select_pose
-from paircaps.models.em_capsnet import EMCapsNet
-from paircaps.models.em_capsnet_pool import EMCapsNetPool
 from paircaps.models.decoder import Decoder, DeconvDecoder, DeepCapsDecoder, DenseDecoder, PoseDecoder, select_pose
 from paircaps.models.deepcaps import DeepCaps
 from paircaps.models.deepcaps_pool import DeepCapsPool
+from paircaps.models.em_capsnet import EMCapsNet
+from paircaps.models.em_capsnet_pool import EMCapsNetPool
 from paircaps.models.fast import FastBackbone, WhiteningStem
 from paircaps.models.fast_caps import FastCapsules
 from paircaps.models.fast_pool import FastPool
