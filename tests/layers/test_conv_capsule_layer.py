@@ -24,6 +24,8 @@ def conv_layer(window=(3, 1, 0), **options):
         for value in (layer.norm.weight, layer.norm.bias, layer.norm.running_mean):
             nn.init.normal_(value)
         nn.init.uniform_(layer.norm.running_var, 0.5, 2)
+    for name in layer.routing.child_parameters:
+        nn.init.normal_(layer.routing.get_parameter(name))
     return layer
 
 
@@ -32,20 +34,21 @@ def grid(*leading, height=6, width=7):
 
 
 def windows_by_loop(layer, u, activation):
-    """Votes (B, H', W', I, J, K) and activations (B, H', W', I) of every window, child by child; zero outside."""
+    """Votes (B, H', W', I, J, K), activations (B, H', W', I) and children of every window, one by one; zero outside."""
     side, stride, padding = layer.windows.side, layer.windows.stride, layer.windows.padding
     batch, height, width = u.shape[:3]
     rows, columns = ((size + 2 * padding - side) // stride + 1 for size in (height, width))
     votes = torch.zeros(batch, rows, columns, side * side * KINDS, PARENTS, 16, dtype=torch.float64)
     active = torch.zeros(votes.shape[:4], dtype=torch.float64)
+    children = torch.zeros(*votes.shape[:4], 16, dtype=torch.float64)
     for y, x, dy, dx, kind in itertools.product(*map(range, (rows, columns, side, side, KINDS))):
         row, column, number = y * stride + dy - padding, x * stride + dx - padding, (dy * side + dx) * KINDS + kind
         if 0 <= row < height and 0 <= column < width:
             child, matrices = u[:, row, column, kind], layer.votes.weight[number]
             cast = [(child.view(batch, -1, matrices.shape[1]) @ matrix).flatten(1) for matrix in matrices]
             votes[:, y, x, number] = torch.stack(cast, 1)
-            active[:, y, x, number] = activation[:, row, column, kind]
-    return votes, active
+            active[:, y, x, number], children[:, y, x, number] = activation[:, row, column, kind], child
+    return votes, active, children
 
 
 @pytest.mark.parametrize("streaming", [True, False])
@@ -55,8 +58,7 @@ def windows_by_loop(layer, u, activation):
 def test_every_parent_hears_the_children_in_its_window(routing, transform, window, streaming):
     layer = conv_layer(window, routing=routing, transform=transform, vote_norm=None, streaming=streaming)
     u, activation = grid(2), torch.rand(2, 6, 7, KINDS, dtype=torch.float64)
-    votes, active = windows_by_loop(layer, u, activation)
-    expected = layer.routing(votes, active)
+    expected = layer.routing(*windows_by_loop(layer, u, activation))
     for one, other in zip(layer(u, activation), expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
     assert layer(u).s.shape == (2, *layer.out_size((6, 7)), PARENTS, 16)

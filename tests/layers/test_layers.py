@@ -30,7 +30,7 @@ def test_a_layer_is_votes_then_norm_then_routing(transform, vote_norm, routing):
         nn.init.normal_(layer.norm.bias)
         scale, shift = (p.reshape(layer.norm.shape) for p in (layer.norm.weight, layer.norm.bias))
         votes = votes / (1 + 1e-3) ** 0.5 * scale + shift
-    expected = layer.routing(votes, activation)
+    expected = layer.routing(votes, activation, u)
     for one, other in zip(layer(u, activation), expected, strict=True):
         torch.testing.assert_close(one, other)
 

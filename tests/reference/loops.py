@@ -133,6 +133,20 @@ def efficient_routing(votes, prior=None):
     return v, v, [math.sqrt(sum(value * value for value in parent)) for parent in v]
 
 
+def self_routing(votes, child_activation, children, weight, bias):
+    """Self-routing: R is a list [i][j][d], b a list [i][j]."""
+    I, J, K = len(votes), len(votes[0]), len(votes[0][0])
+    c = []
+    for i in range(I):
+        rows = zip(weight[i], bias[i], strict=True)
+        logits = [sum(r * u for r, u in zip(row, children[i], strict=True)) + b for row, b in rows]
+        c.append(softmax(logits))  # over parents
+    given = [[c[i][j] * child_activation[i] for j in range(J)] for i in range(I)]
+    heard = [sum(given[i][j] for i in range(I)) for j in range(J)]
+    pose = [[sum(given[i][j] * votes[i][j][f] for i in range(I)) / heard[j] for f in range(K)] for j in range(J)]
+    return pose, pose, [total / sum(child_activation) for total in heard]
+
+
 def mean_of_votes(votes):
     """The average of the votes, squashed."""
     I, J, K = len(votes), len(votes[0]), len(votes[0][0])

@@ -30,6 +30,7 @@ ROUTINGS = [
     ("em", {}),
     ("em", {"iterations": 1}),
     ("mean", {}),
+    ("self", {}),
     ("sum", {}),
     ("heinsen", {}),
     ("heinsen", {"iterations": 1}),

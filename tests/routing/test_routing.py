@@ -41,6 +41,13 @@ def sum_loop(votes, _):
     return capsules(loops.sum_of_votes(votes.tolist()))
 
 
+def self_loop(votes, activation, children):
+    parents = range(votes.shape[1])  # R and b are zero at first
+    weight = [[[0.0] * children.shape[1] for _ in parents] for _ in votes]
+    bias = [[0.0 for _ in parents] for _ in votes]
+    return capsules(loops.self_routing(votes.tolist(), activation.tolist(), children.tolist(), weight, bias))
+
+
 def efficient_loop(votes, _):
     return capsules(loops.efficient_routing(votes.tolist()))
 
@@ -58,6 +65,7 @@ LOOPS = {
     "em": em_loop,
     "heinsen": heinsen_loop,
     "mean": mean_loop,
+    "self": self_loop,
     "sum": sum_loop,
 }
 """A new routing is registered together with its loop here."""
@@ -149,7 +157,8 @@ def test_gradients_of_single_images_by_vmap(name):
     votes, *others = testing.random_inputs(routing, 6, out_capsules=J, dtype=torch.float32)
 
     def loss(votes, *others):
-        return routing(votes, *others).activation.square().sum()
+        capsules = routing(votes, *others)
+        return capsules.activation.square().sum() + capsules.s.square().sum()
 
     each = torch.func.vmap(torch.func.grad(loss))(votes, *others)
     leaf = votes.clone().requires_grad_()

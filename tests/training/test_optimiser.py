@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from paircaps import create_model
+from paircaps import CapsuleLayer, create_model
 from paircaps.errors import RecipeError
 from paircaps.training.optimiser import HIGHEST_RATE, Combined, Muon, create_optimiser, orthogonalised, set_rates
 from paircaps.training.recipe import Optimiser
@@ -285,6 +285,13 @@ def test_filters_and_votes_decay_and_norms_and_biases_do_not(settings):
     groups = create_optimiser(settings, module).param_groups
     assert {group["weight_decay"] for group in groups} == {0.1, 0.0}
     assert names_of(module, [group for group in groups if group["weight_decay"]]) == FILTERS | VOTES
+
+
+@pytest.mark.parametrize(("routing", "kernels"), [("efficient", set()), ("self", {"routing.weight"})])
+def test_of_a_routing_matrices_of_each_child_decay_and_vectors_do_not(routing, kernels):
+    layer = CapsuleLayer(5, 3, routing=routing)
+    groups = create_optimiser(Optimiser("adam", weight_decay=0.1), layer).param_groups
+    assert names_of(layer, [group for group in groups if group["weight_decay"]]) == {"votes.weight"} | kernels
 
 
 def test_filters_of_the_whitening_stem_are_not_trained():

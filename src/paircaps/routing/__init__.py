@@ -17,6 +17,7 @@ from paircaps.routing.evidence import Evidence
 from paircaps.routing.fm import FMAgreement
 from paircaps.routing.heinsen import HeinsenRouting
 from paircaps.routing.mean import MeanOfVotes
+from paircaps.routing.self_routing import SelfRouting
 from paircaps.routing.sum import SumOfVotes
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "MeanOfVotes",
     "Routing",
     "RoutingFactory",
+    "SelfRouting",
     "SumOfVotes",
     "SumOptions",
     "VoteNeeds",
@@ -172,3 +174,4 @@ register_routing("heinsen", HeinsenRouting)
 register_routing("mean", MeanOfVotes)
 register_routing("sum", SumOfVotes)
 register_routing("efficient", EfficientRouting)
+register_routing("self", SelfRouting)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from paircaps.errors import RecipeError
+from paircaps.routing import Routing
 from paircaps.training.recipe import Optimiser
 from paircaps.votes.transforms import LinearVotes
 
@@ -115,9 +116,18 @@ def _require_matches(rates: dict[str, float], names: Iterable[str]) -> None:
 
 
 def kernels_of(module: nn.Module) -> list[Tensor]:
-    """Weights that decay: kernels of convolutions, votes and linear layers, not biases, norms or EM's costs."""
+    """Weights that decay: kernels of convolutions, votes and linear layers, not biases, norms or EM's costs.
+
+    A routing's parameters with a row for each child are judged by that row: a matrix is a kernel, and a vector a bias.
+    """
     in_norms = {id(p) for part in module.modules() if isinstance(part, _BatchNorm) for p in part.parameters()}
-    return [p for p in module.parameters() if p.dim() > 1 and id(p) not in in_norms]
+    of_children = {
+        id(getattr(part, name))
+        for part in module.modules()
+        if isinstance(part, Routing)
+        for name in part.child_parameters
+    }
+    return [p for p in module.parameters() if p.dim() - (id(p) in of_children) > 1 and id(p) not in in_norms]
 
 
 def _vote_weights(module: nn.Module) -> list[Tensor]:
