@@ -123,11 +123,13 @@ class SelfRouting(Routing):
         """All votes of an image, with its children beside them; images are routed independently."""
         return VoteNeeds.IMAGES
 
-    def agree(self, votes: Tensor, activation: Tensor | None, children: Tensor) -> Capsules:
+    # a routing that reads its children takes one argument more than others, which no type of the base class can say
+
+    def agree(self, votes: Tensor, activation: Tensor | None, children: Tensor) -> Capsules:  # pyright: ignore
         """Self-routing of dense votes; children count by their activations."""
         return self_routing(votes, activation, children, *self._layers(votes))
 
-    def evidence(self, votes: Tensor, activation: Tensor | None, children: Tensor) -> Evidence:
+    def evidence(self, votes: Tensor, activation: Tensor | None, children: Tensor) -> Evidence:  # pyright: ignore
         """What each child contributed: its part of the sum that a_j is, c_ij a_i / Σ a."""
         return self_evidence(votes, activation, children, *self._layers(votes))
 
