@@ -51,7 +51,7 @@ def test_reconstruct_takes_the_pose_of_the_most_active_or_the_labelled_capsule()
 def test_wrong_parts_are_refused():
     with pytest.raises(ValueError, match=r"crop \(20, 20\) is larger than the image, \(16, 16\)"):
         Preparation((16, 16), (20, 20))
-    with pytest.raises(ValueError, match="decoder must be one of 'none', 'deconv', 'dense', got 'best'"):
+    with pytest.raises(ValueError, match="decoder must be one of 'none', 'deconv', 'dense', 'deepcaps', got 'best'"):
         spec(Preparation((16, 16), (16, 16)), "best")
     with pytest.raises(ValueError, match="2 classes for a model of 3"):
         NetworkSpec("capsnet", {"num_classes": 3}, ("a", "b"), Preparation((28, 28), (28, 28)))
