@@ -10,7 +10,7 @@ from paircaps.models import CapsuleModel
 @pytest.fixture(
     params=[
         *("resnet-caps-small", "resnet-caps", "resnet-caps-grid-small", "capsnet-light", "fast-caps-tiny"),
-        "em-capsnet-small",
+        *("em-capsnet-small", "efficient-capsnet", "efficient-capsnet-norb"),
     ]
 )
 def model(request):

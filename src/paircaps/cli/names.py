@@ -20,6 +20,7 @@ MODELS = (
     *("aff-capsnet", "aff-capsnet-light", "aff-capsnet-pool", "aff-capsnet-pool-light"),
     *("caps-segment", "capsnet", "capsnet-light", "capsnet-pool", "capsnet-pool-light"),
     *("deepcaps", "deepcaps-light", "deepcaps-pool", "deepcaps-pool-light"),
+    *("efficient-capsnet", "efficient-capsnet-norb", "efficient-capsnet-pool", "efficient-capsnet-pool-norb"),
     *("em-capsnet", "em-capsnet-pool", "em-capsnet-pool-small", "em-capsnet-small"),
     *("fast-caps", "fast-caps-tiny", "fast-pool", "fast-pool-tiny", "hitnet"),
     *("resnet-caps", "resnet-caps-fine", "resnet-caps-fine-medium", "resnet-caps-fine-small"),

@@ -10,6 +10,8 @@ from paircaps.models.capsule_model import CapsuleModel
 from paircaps.models.decoder import Decoder, DeconvDecoder, DeepCapsDecoder, DenseDecoder, PoseDecoder, select_pose
 from paircaps.models.deepcaps import DeepCaps
 from paircaps.models.deepcaps_pool import DeepCapsPool
+from paircaps.models.efficient_capsnet import EfficientBackbone, EfficientCapsNet
+from paircaps.models.efficient_capsnet_pool import EfficientCapsNetPool
 from paircaps.models.em_capsnet import EMCapsNet
 from paircaps.models.em_capsnet_pool import EMCapsNetPool
 from paircaps.models.fast import FastBackbone, WhiteningStem
@@ -46,6 +48,9 @@ __all__ = [
     "DenseDecoder",
     "EMCapsNet",
     "EMCapsNetPool",
+    "EfficientBackbone",
+    "EfficientCapsNet",
+    "EfficientCapsNetPool",
     "FastBackbone",
     "FastCapsules",
     "FastPool",
