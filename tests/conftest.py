@@ -3,6 +3,7 @@ import shutil
 
 import pytest
 import torch
+from forks import Forks
 
 from paircaps.data import registry
 from paircaps.votes.kernels import choice
@@ -37,6 +38,14 @@ def path(request):
         pytest.skip(f"no C kernel: {problem}")
     with choice.only(request.param):
         yield request.param
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory):
+    """Runs code in processes of its own."""
+    forks = Forks(tmp_path_factory.mktemp("forks"))
+    yield forks
+    forks.close()
 
 
 @pytest.fixture(scope="module")

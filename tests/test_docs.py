@@ -5,8 +5,6 @@ import doctest
 import json
 import re
 import shlex
-import subprocess
-import sys
 from importlib import import_module
 
 import pytest
@@ -34,34 +32,12 @@ BLOCKS = [
 ]
 
 
-FORKS = """
-import json, os, sys, torch, paircaps.training.loop
-for line in sys.stdin:
-    block, folder = json.loads(line)
-    child = os.fork()
-    if not child:
-        os.chdir(folder)
-        for name, number in (("printed", 1), ("failed", 2)):
-            os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), number)
-        exec(block, {"__name__": "__main__"})
-        sys.exit()
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
-
-@pytest.fixture(scope="module")
-def forks():
-    """A process that loads torch once and runs each block in a process of its own."""
-    with subprocess.Popen([sys.executable, "-c", FORKS], stdin=-1, stdout=-1, text=True) as process:
-        yield process
-
-
 @pytest.mark.parametrize("block", BLOCKS)
 def test_python_on_a_page_runs_and_prints_what_it_says(block, forks, tmp_path):
-    print(json.dumps([block, str(tmp_path)]), file=forks.stdin, flush=True)
-    assert forks.stdout.readline() == "0\n", (tmp_path / "failed").read_text()
+    code, printed, errors = forks.run(block, tmp_path)
+    assert code == 0, errors
     promised = re.findall(r"print\(.*\)  # (.*)", block)
-    for sizes, line in zip(promised, (tmp_path / "printed").read_text().splitlines(), strict=True):
+    for sizes, line in zip(promised, printed.splitlines(), strict=True):
         assert line.replace("torch.Size([", "(").replace("])", ")").replace(") (", "), (") == sizes
 
 

@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -82,21 +80,31 @@ def tiny_caps(monkeypatch, tmp_path):
     install(monkeypatch, tmp_path / "site", "tiny-caps", files, "tiny_caps")
 
 
-def start(*words, code=0, cwd=None):
+@pytest.fixture
+def start(forks):
     """Run a command in a new process: output and errors."""
-    words = [sys.executable, "-P", "-m", "paircaps", *map(str, words)]  # -P: as the installed command, without "."
-    done = subprocess.run(words, capture_output=True, text=True, cwd=cwd, timeout=300)
-    assert "Traceback" not in done.stderr, done.stderr
-    assert done.returncode == code, done.stderr
-    return done.stdout, done.stderr
+
+    def start(*words, code=0, cwd=None):
+        words = list(map(str, words))
+        found, out, errors = forks.run(f"import sys; from paircaps.cli import main; sys.exit(main({words}))", cwd)
+        assert "Traceback" not in errors, errors
+        assert found == code, errors
+        return out, errors
+
+    return start
 
 
-def python(code):
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
-    return done.stdout.strip(), done.stderr.strip()
+@pytest.fixture
+def python(forks):
+    """Run code in a new process: output and errors."""
+
+    def python(code):
+        return tuple(text.strip() for text in forks.run(code)[1:])
+
+    return python
 
 
-def test_an_installed_package(tiny_caps, tmp_path):
+def test_an_installed_package(start, python, tiny_caps, tmp_path):
     run = tmp_path / "run"
     out, _ = start("train", "tiny", "--out", run, "--quiet")
     assert "finished after 2 steps" in out
@@ -109,14 +117,14 @@ def test_an_installed_package(tiny_caps, tmp_path):
     assert out == "median"
 
 
-def test_its_names_are_listed(tiny_caps):
+def test_its_names_are_listed(start, tiny_caps):
     assert "few-glyphs" in [row["name"] for row in json.loads(start("data", "list", "--json")[0])]
     assert "tiny" in start("train", "--help")[0]
     assert "tiny-capsnet" in start("estimate", "nothing", code=2)[1]
     assert "| median |" in start("estimate", "tiny-capsnet", "--batch", "2", "--routing", "median")[0]
 
 
-def test_a_file_named_by_a_command(routing_file, tmp_path):
+def test_a_file_named_by_a_command(start, routing_file, tmp_path):
     run, folder = tmp_path / "run", routing_file.parent
     words = ["train", "glyphs", "--model.routing", "median", "--loss.decoder", "dense", "--out", run, *WORDS]
     assert "unknown routing 'median'" in start(*words, code=2)[1]
@@ -138,7 +146,7 @@ def test_a_file_named_by_a_command(routing_file, tmp_path):
     assert "--plugin" in errors
 
 
-def test_the_example_of_the_page_learns(tmp_path):
+def test_the_example_of_the_page_learns(start, tmp_path):
     (tmp_path / "my_routing.py").write_text(EXAMPLE)
     words = ["train", "glyphs", "--plugin", "./my_routing.py", "--model.routing", "median", "--out", "runs/median"]
     short = ["--train.steps", "50", "--data.test_options.length", "500", "--quiet"]
@@ -148,13 +156,13 @@ def test_the_example_of_the_page_learns(tmp_path):
     assert json.loads(start(*words, cwd=tmp_path)[0])["accuracy"] > 0.5, "chance is 0.1"
 
 
-def test_what_a_run_did_not_need_is_not_recorded(routing_file, tmp_path):
+def test_what_a_run_did_not_need_is_not_recorded(start, routing_file, tmp_path):
     run = tmp_path / "run"
     start("train", "glyphs", "--plugin", routing_file, "--out", run, *WORDS)
     assert "plugins" not in json.loads((run / "model.json").read_text())
 
 
-def test_a_run_that_goes_on_without_its_plugin_is_told_which(routing_file, tmp_path):
+def test_a_run_that_goes_on_without_its_plugin_is_told_which(start, routing_file, tmp_path):
     words = ["train", "glyphs", "--model.routing", "median", "--out", tmp_path / "run", *WORDS]
     start(*words, "--plugin", routing_file)
     _, errors = start("train", "glyphs", "--out", tmp_path / "run", code=1)
@@ -162,7 +170,7 @@ def test_a_run_that_goes_on_without_its_plugin_is_told_which(routing_file, tmp_p
     assert "It was trained with the plug-in my_routing.py" in errors
 
 
-def test_a_dataset_of_a_plugin_that_is_missing_is_told(tmp_path):
+def test_a_dataset_of_a_plugin_that_is_missing_is_told(start, tmp_path):
     plugin = tmp_path / "my_data.py"
     plugin.write_text(
         "from paircaps.data import load_dataset, register_dataset\n"
@@ -178,7 +186,7 @@ def test_a_dataset_of_a_plugin_that_is_missing_is_told(tmp_path):
     assert "It was trained with the plug-in my_data.py" in errors
 
 
-def test_an_own_routing_is_one_more_row_of_a_reproduced_table(routing_file, tmp_path):
+def test_an_own_routing_is_one_more_row_of_a_reproduced_table(start, routing_file, tmp_path):
     words = ["reproduce", "table3", "--data", "affine-glyphs", "--epochs", "1", "--limit", "40", "--seeds", "1"]
     words += ["--out", tmp_path / "out", "--quiet"]
     plugin = ["--plugin", routing_file]
@@ -200,14 +208,14 @@ def test_an_own_routing_is_one_more_row_of_a_reproduced_table(routing_file, tmp_
     assert "seed 0: needs --plugin my_routing.py" in row
 
 
-def test_the_variable_reaches_python_and_children(routing_file, monkeypatch):
+def test_the_variable_reaches_python_and_children(start, python, routing_file, monkeypatch):
     monkeypatch.setenv(VARIABLE, str(routing_file))
     assert "'median'" in python("import paircaps; print(paircaps.list_routings())")[0]
     assert python("import paircaps; print(paircaps.create_routing('median', 3))")[0].startswith("MedianAgreement")
     assert "| median |" in start("estimate", "resnet-caps-small", "--batch", "2")[0]
 
 
-def test_a_command_names_its_plugins_to_the_processes_it_starts(routing_file, monkeypatch):
+def test_a_command_names_its_plugins_to_the_processes_it_starts(python, routing_file, monkeypatch):
     code = (
         "import os, sys; from paircaps._utils.plugins import load_plugins\n"
         f"load_plugins([{str(routing_file)!r}]); print(os.environ[{VARIABLE!r}])"
@@ -225,7 +233,7 @@ def test_a_command_names_its_plugins_to_the_processes_it_starts(routing_file, mo
         ("from paircaps import *\nregister_routing('fm', Routing)", "routing 'fm' is already registered"),
     ],
 )
-def test_a_broken_plugin_is_told_in_a_sentence(monkeypatch, tmp_path, text, message):
+def test_a_broken_plugin_is_told_in_a_sentence(start, python, monkeypatch, tmp_path, text, message):
     install(monkeypatch, tmp_path / "site", "broken-caps", {"broken.py": text}, "broken")
     _, errors = python("from paircaps._utils.plugins import load_installed_plugins; load_installed_plugins()")
     assert "plug-in 'broken-caps' of the package broken-caps is left out: cannot be imported: " in errors
@@ -235,7 +243,7 @@ def test_a_broken_plugin_is_told_in_a_sentence(monkeypatch, tmp_path, text, mess
     assert message in errors
 
 
-def test_a_broken_plugin_breaks_no_command(monkeypatch, tmp_path):
+def test_a_broken_plugin_breaks_no_command(start, monkeypatch, tmp_path):
     install(monkeypatch, tmp_path / "site", "broken-caps", {"broken.py": "1 / 0"}, "broken")
     out, errors = start("train", "glyphs", "--print-config")  # does not need it, so it is not even imported
     assert ("[train]" in out, errors) == (True, "")
@@ -253,11 +261,11 @@ def test_a_broken_plugin_breaks_no_command(monkeypatch, tmp_path):
         ("./", "is a folder"),
     ],
 )
-def test_a_plugin_that_is_not_there(routing_file, name, message):
+def test_a_plugin_that_is_not_there(start, routing_file, name, message):
     assert message in start("data", "list", "--plugin", name, code=1, cwd=routing_file.parent)[1]
 
 
-def test_facts_of_a_model_import_nothing(tmp_path, routing_file):
+def test_facts_of_a_model_import_nothing(start, tmp_path, routing_file):
     """A model.json that names a module, even one that could be imported, runs no code."""
     from explain.small import saved, small_network
 
