@@ -1,6 +1,7 @@
 """Which trainings an experiment is made of, by the data that is here; and the listing of them."""
 
 import re
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from paircaps.paper.plan import Choice, available_data, plan_runs, run_recipe
 from paircaps.paper.time_estimate import TimeEstimate
 from paircaps.paper.training_length import Budget
 from paircaps.training.recipe_io import differences, merge
-from paircaps.training.recipes import read_tree
+from paircaps.training.recipes import load_recipe, read_tree
 
 PAPER = experiments()
 
@@ -94,17 +95,32 @@ def test_networks_of_a_comparison_differ_in_nothing_else(experiment):
         study_data = available_data(study)
         first, *others = (
             run_recipe(experiment, study_data, variant, 1, Choice(Budget(epochs=3), short=True))
-            for variant in experiment.variants
+            for variant in experiment.networks
         )
         for other in others:
             assert all(line.startswith(("model.", "loss.name")) for line in differences(first, other))
-        assert len({repr(recipe.model) for recipe in (first, *others)}) == len(experiment.variants)
+        assert len({repr(recipe.model) for recipe in (first, *others)}) == len(experiment.networks)
+
+
+@pytest.mark.parametrize("name", ["table2", "table3"])
+def test_a_system_published_by_others_has_all_of_its_own_recipe_but_the_data(name):
+    experiment = PAPER[name]
+    assert not any(variant.is_rival for variant in plan.wanted_variants(experiment, Choice())), "only where it is named"
+    assert plan.wanted_variants(experiment, Choice(variants=("hinton",)))[0].title == "Hinton et al."
+    for study in experiment.studies:
+        study_data = available_data(study)
+        ours = run_recipe(experiment, study_data, experiment.networks[0], 0, Choice())
+        for rival in experiment.rivals:
+            for short in (False, True):
+                recipe = run_recipe(experiment, study_data, rival, 0, Choice(short=short))
+                published = replace(load_recipe(rival.recipes[study.data]), data=ours.data)
+                assert differences(recipe, published) == [], (rival.name, study.data)
 
 
 def test_short_settings_change_the_schedule_and_never_mirror_house_numbers():
     table2 = PAPER["table2"]
     for study in table2.studies:
-        recipe = run_recipe(table2, available_data(study), table2.variants[0], 0, Choice(short=True))
+        recipe = run_recipe(table2, available_data(study), table2.networks[0], 0, Choice(short=True))
         assert recipe.schedule.name == "one-cycle"
         assert recipe.optimiser.lr == 0.1
         assert recipe.evaluate.views == ("none" if study.data == "svhn" else "flip")
@@ -115,7 +131,7 @@ def test_bounded_activations_have_the_margin_loss():
     table2 = PAPER["table2"]
     losses = {
         variant.name: run_recipe(table2, available_data(table2.studies[0]), variant, 0, Choice()).loss.name
-        for variant in table2.variants
+        for variant in table2.networks
     }
     bounded = {"dynamic", "em"}
     assert losses == {name: "margin" if name in bounded else "cross-entropy" for name in losses}
@@ -178,6 +194,6 @@ def test_the_listing_counts_as_the_trainings_do(experiment):
     for study in experiment.studies:
         for study_data in plan.candidate_data(study):
             quick = plan._length_recipe(merge(read_tree(study.recipe), study_data.changes))
-            for variant in experiment.variants:
+            for variant in experiment.networks:
                 recipe = run_recipe(experiment, study_data, variant, 0, Choice())
                 assert plan.training_time(quick, 0.5) == plan.training_time(recipe, 0.5)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -42,8 +42,8 @@ class Variant:
         changes: settings that it changes in a recipe, as sections of keys.
         pooled: whether it is the pooling twin of the recipe's network.
         own: whether it is a row that the experiment itself does not have.
-        recipe: name of the recipe whose network, loss and optimiser it has, for a system published by others; empty for
-            those of the experiment.
+        recipes: for a system published by others, name of its own recipe for each dataset; empty for a network of the
+            experiment.
     """
 
     name: str
@@ -51,12 +51,12 @@ class Variant:
     changes: Mapping[str, Any]
     pooled: bool = False
     own: bool = False
-    recipe: str = ""
+    recipes: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_rival(self) -> bool:
         """Whether it is a system published by others, which is trained only where it is named."""
-        return bool(self.recipe)
+        return bool(self.recipes)
 
 
 @dataclass(frozen=True)
@@ -183,8 +183,18 @@ class Experiment:
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """Networks that are trained here, in the order of the table."""
+        """Networks that can be trained here, in the order of the table."""
         return tuple(row.variant for row in self.rows if row.variant is not None)
+
+    @property
+    def networks(self) -> tuple[Variant, ...]:
+        """Networks that are compared: those that can be trained here, without systems published by others."""
+        return tuple(variant for variant in self.variants if not variant.is_rival)
+
+    @property
+    def rivals(self) -> tuple[Variant, ...]:
+        """Systems published by others that can be trained here."""
+        return tuple(variant for variant in self.variants if variant.is_rival)
 
     def paper_order(self, data: str, one: str, other: str) -> int:
         """Order of two networks in the paper: 1 if the first is better, −1 if it is worse, 0 if the paper has none.
@@ -214,7 +224,7 @@ def experiments() -> dict[str, Experiment]:
     tree = tomllib.loads(text)
     variants = {
         name: Variant(
-            name, keys["title"], keys.get("set", {}), keys.get("pooled", False), recipe=keys.get("recipe", "")
+            name, keys["title"], keys.get("set", {}), keys.get("pooled", False), recipes=keys.get("recipes", {})
         )
         for name, keys in tree.pop("variants").items()
     }

@@ -23,9 +23,6 @@ from paircaps.training.run_folder import RunFolder
 RUNS = "runs"
 """Name of the folder with all trainings, beside the report."""
 
-RIVAL_SECTIONS = ("model", "loss", "optimiser", "schedule", "train")
-"""Sections of its own recipe that a system published by others keeps; its images are those of the experiment."""
-
 SEED_PREFIX = "seed-"
 """Beginning of the name of a training's folder, before its seed."""
 
@@ -150,9 +147,9 @@ def run_recipe(experiment: Experiment, study_data: StudyData, variant: Variant, 
         choice: what the user asked for.
     """
     tree = merge(read_tree(study_data.study.recipe), study_data.changes)
-    if variant.is_rival:
-        tree |= {section: keys for section, keys in read_tree(variant.recipe).items() if section in RIVAL_SECTIONS}
-    if choice.short:
+    if variant.is_rival:  # everything is its own but the data, and nothing is known of a shorter training
+        tree = read_tree(variant.recipes[study_data.study.data]) | {"data": tree["data"]}
+    elif choice.short:
         tree = merge(merge(tree, experiment.short), study_data.study.short or {})
     tree = merge(tree, _network_settings(tree, variant))
     tree = merge(tree, {"train": {"seed": seed}, "data": {"limit": choice.limit}})
@@ -181,7 +178,7 @@ def wanted_variants(experiment: Experiment, choice: Choice) -> list[Variant]:
     """Networks of an experiment that were asked for; without names, all but the systems published by others."""
     if choice.variants:
         return [variant for variant in experiment.variants if variant.name in choice.variants]
-    return [variant for variant in experiment.variants if not variant.is_rival]
+    return list(experiment.networks)
 
 
 def plan_runs(experiments: Sequence[Experiment], choice: Choice, out: Path) -> list[PlannedRun]:
@@ -238,11 +235,9 @@ def describe_experiments(experiments: Sequence[Experiment]) -> str:
             else f"section {experiment.section}"
         )
         lines += [f"{experiment.name}  {experiment.caption} ({where})"]
-        networks = wanted_variants(experiment, Choice())
-        lines += [f"    networks: {', '.join(variant.name for variant in networks)}"]
-        rivals = [variant.name for variant in experiment.variants if variant.is_rival]
-        if rivals:
-            lines += [f"    published by others, with --only: {', '.join(rivals)}"]
+        lines += [f"    networks: {', '.join(variant.name for variant in experiment.networks)}"]
+        if experiment.rivals:
+            lines += [f"    published by others, with --only: {', '.join(rival.name for rival in experiment.rivals)}"]
         for study in experiment.studies:
             if experiment.kind == "times":
                 lines.append(f"    {study.data}: needs no images; a forward pass of each network is timed, in a minute")
@@ -267,8 +262,7 @@ def _length_in_words(experiment: Experiment, study_data: StudyData, step_times: 
     budget = f"{paper.train.steps:,} steps" if paper.train.steps else f"{epochs_of(paper):g} epochs"
     seeds = "one seed" if experiment.seeds == 1 else f"{experiment.seeds} seeds"
     # networks of a study differ in nothing that the number of steps depends on, so that one recipe serves them all
-    networks = wanted_variants(experiment, Choice())
-    times = [step_times.find(study_data.study.recipe, variant.name) for variant in networks]
+    times = [step_times.find(study_data.study.recipe, variant.name) for variant in experiment.networks]
     hours = experiment.seeds * sum(training_time(recipe, step.seconds).seconds for step in times) / 3600
     here = f"about {hours:,.0f} hours" if hours >= 1.5 else f"about {max(1, round(60 * hours))} minutes"
     return (
