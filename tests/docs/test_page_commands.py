@@ -7,8 +7,6 @@ checked in ``tests/test_docs.py``.
 import glob
 import re
 import shutil
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -115,11 +113,10 @@ def datasets(words):
     return named
 
 
-def run_command(words, capsys):
+def run_command(words, capsys, forks):
     """Exit code, output and errors of a command; one with a plug-in has a process of its own."""
     if "--plugin" in words:
-        result = subprocess.run([sys.executable, "-m", "paircaps", *words], capture_output=True, text=True)
-        return result.returncode, result.stdout, result.stderr
+        return forks.run(f"import sys; from paircaps.cli import main; sys.exit(main({words}))")
     capsys.readouterr()
     try:
         code = main(words)
@@ -128,14 +125,14 @@ def run_command(words, capsys):
     return code, *capsys.readouterr()
 
 
-def run_page(page, trained, capsys):
+def run_page(page, trained, capsys, forks):
     """Run the commands of a page and return those that were run; one that fails is an error."""
     done = []
     for words in command_lines(page.read_text()):
         if why_not(words):
             continue
         printed = words[0] == "train" and "--print-config" in words
-        code, output, errors = run_command(prepare(words, trained), capsys)
+        code, output, errors = run_command(prepare(words, trained), capsys, forks)
         assert code == 0, f"paircaps {' '.join(words)}: {errors}"
         if printed:  # the pages write it to this file
             Path("mine.toml").write_text(output)
@@ -148,13 +145,13 @@ WITH_COMMANDS = [page for page in PAGES if any(not why_not(words) for words in c
 
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: str(page.relative_to(ROOT)))
 @pytest.mark.usefixtures("desk")
-def test_commands_on_a_page_run(page, trained, capsys):
-    assert run_page(page, trained, capsys)
+def test_commands_on_a_page_run(page, trained, capsys, forks):
+    assert run_page(page, trained, capsys, forks)
 
 
 @pytest.mark.usefixtures("desk")
-def test_a_command_that_fails_on_a_page_is_found(tmp_path, trained, capsys):
+def test_a_command_that_fails_on_a_page_is_found(tmp_path, trained, capsys, forks):
     page = tmp_path / "page.md"
     page.write_text("```sh\npaircaps predict runs/glyphs no-such-picture.png\n```\n")
     with pytest.raises(AssertionError, match="no-such-picture"):
-        run_page(page, trained, capsys)
+        run_page(page, trained, capsys, forks)

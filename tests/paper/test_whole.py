@@ -24,7 +24,7 @@ def _without_house_numbers(monkeypatch):
 
 def test_reproduce_all(tmp_path, capsys):
     out = tmp_path / "results"
-    words = ["reproduce", "all", "--limit", "64", "--epochs", "1", "--seeds", "1", "--out", str(out), "--quiet"]
+    words = ["reproduce", "all", "--limit", "32", "--epochs", "1", "--seeds", "1", "--out", str(out), "--quiet"]
     assert main(words) == 0
     said = capsys.readouterr().err
     for experiment in EXPERIMENTS.values():
@@ -33,7 +33,7 @@ def test_reproduce_all(tmp_path, capsys):
                 assert (out / "runs" / experiment.name / study.data / "metrics.jsonl").is_file()
                 continue
             study_data = available_data(study)
-            for variant in experiment.variants:
+            for variant in experiment.networks:
                 cell = read_cell(out, experiment, study, variant)
                 assert len(cell.records) == (0 if study_data.missing else 1)
                 assert cell.reason == study_data.missing, "what is not there has its reason"
