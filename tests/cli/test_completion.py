@@ -39,7 +39,7 @@ def names(*words, **options):
         (["compare", "a", "--o"], ["--over", "--out"]),
         (["predict", "run", "--fit", ""], ["crop", "pad", "stretch"]),
         (["explain", "run", "--only", "t"], ["tree"]),
-        (["estimate", "capsnet", "--routing", "e"], ["em"]),
+        (["estimate", "capsnet", "--routing", "e"], ["efficient", "em"]),
         (["reproduce", "table2", "fi"], ["fig4", "fig5"]),
         (["completion", "z"], ["zsh"]),
         (["predict", "run", "pict"], []),  # a path: the shell completes it
