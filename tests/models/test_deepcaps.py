@@ -7,6 +7,7 @@ from reference.sized import sized_routing
 
 import paircaps
 from paircaps import count_parameters, create_model, functional
+from paircaps.bench.estimate import votes_of_layers
 from paircaps.bench.layer_shapes import meta_model
 from paircaps.layers import MapCapsuleLayer
 from paircaps.models import DeepCaps, DeepCapsDecoder, DeepCapsPool
@@ -49,6 +50,11 @@ def test_the_light_network_has_less_than_a_million():
 def test_the_pooling_twin_is_as_large(ending, options):
     capsules, pooling = (meta_model(f"deepcaps{kind}{ending}", 32, 3, 10, **options) for kind in ("", "-pool"))
     assert count_parameters(pooling) == pytest.approx(count_parameters(capsules), rel=0.005)
+
+
+def test_the_estimate_counts_the_votes_of_both_routings():
+    votes = votes_of_layers(meta_model("deepcaps", 32, 3, 10))
+    assert sorted(votes.values()) == [4 * 32 * (2 * 2 * 32) * 8, 4 * (4 * 4 + 2 * 2) * 32 * 10 * 32]
 
 
 def squashed(maps, kinds):
