@@ -7,7 +7,7 @@ from reference.sized import sized_routing
 from torch import nn
 from votes.twins import everything
 
-from paircaps import CapsuleLayer, Capsules, testing
+from paircaps import CapsuleLayer, Capsules, functional, testing
 from paircaps.routing.efficient import efficient_routing
 from paircaps.votes import LazyVotes
 from paircaps.votes.kernels import choice
@@ -69,6 +69,16 @@ def test_without_a_prior_a_layer_walks_through_its_children(vote_norm, monkeypat
         found = everything(walks, u)
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-4, msg=lambda text, n=name: f"{n} {text}")
+
+
+def test_evidence_is_of_the_votes_by_their_weights_with_the_prior():
+    routing = sized_routing("efficient", J)
+    nn.init.normal_(routing.prior)
+    votes, _ = inputs()
+    evidence = routing.evidence(votes)
+    torch.testing.assert_close(evidence.coupling.sum(-1), 1 + routing.prior.detach().sum(-1).expand(2, -1))
+    torch.testing.assert_close(evidence.weighted, evidence.coupling[..., None] * votes)
+    torch.testing.assert_close(functional.squash_exponential(evidence.weighted.sum(-3)), routing(votes).s)
 
 
 def test_children_that_share_their_matrices_share_their_priors():
