@@ -137,6 +137,13 @@ def test_aff_capsnet_has_one_matrix_for_each_class_and_no_routing():
     assert model(images(size=33)).activation.shape == (3, 10)  # nothing depends on the number of children
 
 
+def test_aff_capsnet_starts_with_votes_whose_mean_is_long_enough_to_learn_from():
+    # with matrices as small as those of a whole layer, lengths began at 3e-5, and it learned nothing
+    torch.manual_seed(0)
+    activation = create_model("aff-capsnet-light", filters=16)(torch.rand(4, 1, 28, 28)).activation
+    assert activation.mean() > 3e-3
+
+
 def test_aff_capsnet_is_capsnet_without_the_matrices_of_each_primary_capsule():
     matrices = 10 * 8 * 16  # of one child for all classes
     for size, children in ((28, 6 * 6 * 32), (40, 12 * 12 * 32)):

@@ -36,7 +36,8 @@ class CapsNet(CapsuleModel):
         pose_dim: K of the capsules above.
         hidden_capsules: sizes of capsule layers between the primary and the last one.
         share: ``"all"`` gives all primary capsules the same matrix for each parent, as in Aff-CapsNet, ``"position"``
-            those of one kind, and None gives each its own. With either the network takes images of any size.
+            those of one kind, and None gives each its own. With either the network takes images of any size, and the
+            first matrices are as large as for a single capsule.
         vote_norm: batch norm of the votes; the paper's runs have none here.
         routing_options: options of every layer's routing.
         streaming: whether dense votes of the whole batch are avoided; see CapsuleLayer.
@@ -92,6 +93,8 @@ class CapsNet(CapsuleModel):
             vote_norm=vote_norm,
             streaming=streaming,
             share=share,
+            # by the rule over a whole layer, the mean of all votes would be too short to learn from
+            start="layer" if share is None else "capsule",
         )
 
     @property
