@@ -25,14 +25,15 @@ def group(tmp_path):
     [
         (nn.BatchNorm2d(3, eps=1e-3, momentum=0.01), (5, 3, 4, 4)),
         (nn.BatchNorm1d(6), (7, 6)),
+        (nn.BatchNorm1d(3, affine=False), (7, 3, 5)),
         (CapsuleNorm((4,)), (5, 6, 2, 4)),
         (CapsuleNorm((2, 4)), (5, 2, 4)),
     ],
 )
 def test_it_is_batch_norm(norm, shape):
     with torch.no_grad():
-        norm.weight.uniform_(0.5, 2)
-        norm.bias.uniform_(-1, 1)
+        for parameter in norm.parameters():
+            parameter.uniform_(0.5, 2)
     synced = SyncedNorm(copy.deepcopy(norm))
     x = (3 + 2 * torch.randn(shape)).requires_grad_()
     y = x.detach().clone().requires_grad_()
@@ -42,7 +43,8 @@ def test_it_is_batch_norm(norm, shape):
     for output in (expected, found):
         output.pow(3).sum().backward()
     torch.testing.assert_close(y.grad, x.grad, rtol=1e-3, atol=1e-4)
-    torch.testing.assert_close(synced.weight.grad, norm.weight.grad, rtol=1e-4, atol=1e-4)
+    for one, other in zip(synced.parameters(), norm.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-4)
     for name, value in norm.state_dict().items():
         torch.testing.assert_close(synced.state_dict()[name], value, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(synced.eval()(y), norm.eval()(x), rtol=1e-4, atol=1e-5)
@@ -71,6 +73,25 @@ def test_all_norms_of_a_module_change_and_no_name_does():
     synchronise_norms(module)
     assert list(module.state_dict()) == names
     assert sum(isinstance(part, SyncedNorm) for part in module.modules()) == 2
+
+
+@pytest.mark.usefixtures("group")
+@pytest.mark.filterwarnings("ignore:.broadcast_buffers. is deprecated:FutureWarning")
+def test_a_parameter_without_a_gradient_stops_no_training():
+    class Partly(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.used, self.unused = nn.Linear(3, 2), nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.used(x)
+
+    module = Partly()
+    wrapped = Processes(world_size=2).wrap(module, torch.device("cpu"))
+    for _ in range(2):  # the second step is where PyTorch would complain of the first
+        wrapped(torch.ones(4, 3)).sum().backward()
+    assert module.used.weight.grad is not None
+    assert module.unused.weight.grad is None
 
 
 def test_one_process_by_itself():

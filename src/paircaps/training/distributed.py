@@ -123,11 +123,15 @@ class Processes:
                 raise TrainingError("another process could not go on; its message says why")
 
     def wrap(self, module: nn.Module, device: torch.device) -> nn.Module:
-        """The module, with gradients averaged over all processes."""
+        """The module, with gradients averaged over all processes.
+
+        Not all parameters need to have one: activations of hidden capsules, for instance, are read by some routings
+        only.
+        """
         if self.world_size == 1:
             return module
         devices = [device.index] if device.type == "cuda" else None
-        return DistributedDataParallel(module, devices, broadcast_buffers=False)
+        return DistributedDataParallel(module, devices, broadcast_buffers=False, find_unused_parameters=True)
 
 
 @contextmanager
@@ -212,8 +216,12 @@ class SyncedNorm(_BatchNorm):
             ).reshape(input.shape)
         shape = (1, -1, *([1] * (x.dim() - 2)))
         mean, variance = self._statistics(x.float(), shape)
-        scale = (variance + self.eps).rsqrt() * self.weight
-        out = (x.float() - mean.view(shape)) * scale.view(shape) + self.bias.view(shape)
+        scale = (variance + self.eps).rsqrt()
+        if self.affine:
+            scale = scale * self.weight
+        out = (x.float() - mean.view(shape)) * scale.view(shape)
+        if self.affine:
+            out = out + self.bias.view(shape)
         return out.to(input.dtype).reshape(input.shape)
 
     def _statistics(self, x: Tensor, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
