@@ -152,6 +152,11 @@ def in_dtype(routing: AnyRouting, dtype: torch.dtype) -> AnyRouting:
     return copy.deepcopy(routing).to(dtype) if isinstance(routing, nn.Module) else routing
 
 
+def _in_eval_mode(routing: AnyRouting) -> AnyRouting:
+    """A copy of a routing in eval mode; a plain function has no modes."""
+    return copy.deepcopy(routing).eval() if isinstance(routing, nn.Module) else routing
+
+
 def _with_children_apart(routing: AnyRouting, seed: int) -> AnyRouting:
     """A copy in float64 whose parameters differ from child to child, which all zeros at the start do not."""
     routing = in_dtype(routing, torch.float64)
@@ -213,7 +218,7 @@ def assert_matches_oracle(
     seed: int = 0,
     tolerance: float = 1e-10,
 ) -> None:
-    """Check in float64 that the routing equals a plain implementation of the same algorithm.
+    """Check in float64 that the routing equals a plain implementation of the same algorithm, in eval mode.
 
     Args:
         routing: the routing.
@@ -226,7 +231,7 @@ def assert_matches_oracle(
         tolerance: absolute and relative tolerance.
     """
     inputs = random_inputs(routing, 3, out_capsules=out_capsules, children=children, pose_dim=pose_dim, seed=seed)
-    actual = in_dtype(routing, torch.float64)(*inputs)
+    actual = _in_eval_mode(in_dtype(routing, torch.float64))(*inputs)
     for index in range(3):
         expected = oracle(*(part[index] for part in inputs))
         _assert_are_capsules("an oracle", expected)
@@ -265,6 +270,8 @@ def assert_free_leading_dims(
 ) -> None:
     """Check that images are independent, whatever axes they are laid out in: none, one, or several.
 
+    A routing is in eval mode here, since those of a training batch may have a batch norm in common.
+
     Args:
         routing: as for :func:`check_routing`.
         out_capsules: as for :func:`check_routing`.
@@ -274,7 +281,7 @@ def assert_free_leading_dims(
     Raises:
         AssertionError: if it does not hold.
     """
-    routing = in_dtype(routing, torch.float64)
+    routing = _in_eval_mode(in_dtype(routing, torch.float64))
     inputs = random_inputs(routing, 2, 3, out_capsules=out_capsules, seed=seed)
     together = routing(*inputs)
     for index in itertools.product(range(2), range(3)):

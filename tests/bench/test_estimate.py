@@ -100,6 +100,7 @@ def test_every_routing_has_a_row_and_a_model_without_has_one():
     assert [row.routing for row in rows] == list_routings()
     parameters = {row.routing: row.parameters for row in rows}
     assert (parameters["fm"], parameters["em"]) == (195_376, 195_396)  # EM has two costs a class
+    assert parameters["attention"] == 195_376 + 32 + 17  # a layer norm and a linear layer
     (alone,) = estimate("resnet-pool-small", 32, 10, 8)
     assert (alone.routing, alone.votes_bytes) == ("", 0)
 

@@ -209,7 +209,7 @@ def with_length(primary):
         (lambda: CapsuleLayer(0, 3), "in_capsules must be at least 1, got 0"),
         (lambda: CapsuleLayer(6, 3, transform="dense"), "'matrix', 'vector', got 'dense'"),
         (lambda: CapsuleLayer(6, 3, vote_norm="batch"), "'pose', 'vote', None, got 'batch'"),
-        (lambda: CapsuleLayer(6, 3, routing="attention"), "unknown routing 'attention'"),
+        (lambda: CapsuleLayer(6, 3, routing="median"), "unknown routing 'median'"),
         (lambda: CapsuleLayer(6, 3, routing=DynamicRouting(4)), "layer of 3 capsules got a routing built for 4"),
         (lambda: CapsuleLayer(6, 3)(torch.randn(2, 6, 16), torch.ones(2, 5)), r"\(2, 6\).*\(2, 5\)"),
         (lambda: CapsuleLayer(6, 3, routing=DynamicRouting(3), routing_options={"iterations": 1}), "built already"),

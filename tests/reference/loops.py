@@ -202,3 +202,60 @@ def heinsen_routing(votes, child_activation, beta_use, beta_ign, iterations, eps
             for i in range(I):
                 R[i] = softmax([-math.log1p(math.exp(-a[j])) + log_p[i][j] for j in range(J)])
     return mu, mu, a
+
+
+def digamma(x):
+    """ψ(x), by its recurrence to where three terms of its series are exact to 16 digits."""
+    below = 0.0
+    while x < 1000:
+        below += 1 / x
+        x += 1
+    return math.log(x) - 1 / (2 * x) - 1 / (12 * x**2) + 1 / (120 * x**4) - below
+
+
+def vb_routing(votes, child_activation, iterations):
+    """Variational Bayes routing of Ribeiro et al. 2020 with diagonal precisions, before its batch norm."""
+    I, J, K = len(votes), len(votes[0]), len(votes[0][0])
+    R = [[1 / J] * J for _ in range(I)]
+    m, a = [[0.0] * K for _ in range(J)], [0.0] * J
+    for t in range(1, iterations + 1):
+        r = [[R[i][j] * child_activation[i] for j in range(J)] for i in range(I)]
+        N = [sum(r[i][j] for i in range(I)) for j in range(J)]
+        log_R = [[0.0] * J for _ in range(I)]
+        for j in range(J):
+            kappa, nu = 1 + N[j], K + 1 + N[j]
+            P = [0.0] * K
+            for k in range(K):
+                mu = sum(r[i][j] * votes[i][j][k] for i in range(I)) / N[j]
+                m[j][k] = N[j] * mu / kappa
+                P[k] = 1 + sum(r[i][j] * (votes[i][j][k] - mu) ** 2 for i in range(I)) + N[j] / kappa * mu**2
+            log_pi = digamma(1 + N[j]) - digamma(sum(1 + n for n in N))
+            L = sum(digamma((nu - k) / 2) for k in range(K)) + K * math.log(2) - sum(math.log(p) for p in P)
+            a[j] = -math.exp(log_pi) * (K / 2 * math.log(2 * math.pi * math.e) - L / 2)
+            for i in range(I):
+                distance = sum((votes[i][j][k] - m[j][k]) ** 2 / P[k] for k in range(K))
+                log_R[i][j] = log_pi + L / 2 - (K / kappa + nu * distance) / 2
+        if t < iterations:
+            R = [softmax(log_R[i]) for i in range(I)]
+    return m, m, a
+
+
+def layer_norm(x, gain, shift, eps=1e-5):
+    mean = sum(x) / len(x)
+    spread = math.sqrt(sum((value - mean) ** 2 for value in x) / len(x) + eps)
+    return [g * (value - mean) / spread + h for value, g, h in zip(x, gain, shift, strict=True)]
+
+
+def attention_routing(votes, gain, shift, weight, bias, iterations):
+    """Inverted dot-product attention of Tsai et al. 2020, one layer by itself."""
+    I, J, K = len(votes), len(votes[0]), len(votes[0][0])
+    r = [[1 / J] * J for _ in range(I)]
+    p = []
+    for _ in range(iterations):
+        s = [[sum(r[i][j] * votes[i][j][k] for i in range(I)) for k in range(K)] for j in range(J)]
+        p = [layer_norm(s[j], gain, shift) for j in range(J)]
+        for i in range(I):
+            scores = [sum(p[j][k] * votes[i][j][k] for k in range(K)) / math.sqrt(K) for j in range(J)]
+            r[i] = softmax(scores)
+    a = [sum(weight[k] * p[j][k] for k in range(K)) + bias for j in range(J)]
+    return p, p, a

@@ -35,13 +35,18 @@ ROUTINGS = [
     ("heinsen", {}),
     ("heinsen", {"iterations": 1}),
     ("heinsen", {"activation": "logit", "beta_use": 0.75}),
+    ("vb", {}),
+    ("vb", {"iterations": 1}),
+    ("attention", {}),
+    ("attention", {"iterations": 1}),
+    ("attention", {"iterations": 3, "activation": "probability"}),
 ]
 
 
 @pytest.fixture(params=ROUTINGS, ids=str)
 def routing(request):
     name, options = request.param
-    return sized_routing(name, 4, children=7, pose_dim=9, **options).double()
+    return sized_routing(name, 4, children=7, pose_dim=9, **options).double().eval()
 
 
 def votes_of(*leading):
@@ -88,7 +93,7 @@ def test_pairs_and_each_child_with_itself_add_up_too(name):
     torch.testing.assert_close(pairs.sum((-2, -1)), routing(votes).activation[torch.arange(3), parent])
 
 
-@pytest.mark.parametrize("name", ["dynamic", "em", "heinsen"])
+@pytest.mark.parametrize("name", ["attention", "dynamic", "em", "heinsen", "vb"])
 @pytest.mark.parametrize("iterations", [1, 2, 4])
 def test_coupling_divides_each_child_among_the_parents(name, iterations):
     votes, activation = votes_of(3)

@@ -1,6 +1,7 @@
 """Every registered routing passes the same suite, and equals its loop."""
 
 import copy
+import inspect
 from functools import partial
 
 import pytest
@@ -58,7 +59,25 @@ def heinsen_loop(votes, children, iterations=3, activation="probability", beta_u
     return Capsules(s, pose, a.sigmoid() if activation == "probability" else a)
 
 
+def attention_loop(votes, _, iterations=2, activation="logit", *, learned):
+    names = "norm.weight", "norm.bias", "score.weight", "score.bias"
+    gain, shift, (weight,), (bias,) = (learned[name] for name in names)
+    s, pose, a = capsules(loops.attention_routing(votes.tolist(), gain, shift, weight, bias, iterations))
+    return Capsules(s, pose, a.sigmoid() if activation == "probability" else a)
+
+
+def vb_loop(votes, children, iterations=3, *, learned):
+    _, pose, a = capsules(loops.vb_routing(votes.tolist(), children.tolist(), iterations))
+    mean, variance = (torch.tensor(learned[f"pose_norm.running_{name}"]).double() for name in ("mean", "var"))
+    pose = (pose - mean[:, None]) / (variance[:, None] + 1e-5).sqrt()
+    names = "running_mean", "running_var", "weight", "bias"
+    mean, variance, weight, bias = (torch.tensor(learned[f"activation_norm.{name}"]).double() for name in names)
+    a = (a - mean) / (variance + 1e-5).sqrt() * weight + bias
+    return Capsules(pose, pose, a.sigmoid())
+
+
 LOOPS = {
+    "attention": attention_loop,
     "fm": fm_loop,
     "dynamic": dynamic_loop,
     "efficient": efficient_loop,
@@ -67,8 +86,17 @@ LOOPS = {
     "mean": mean_loop,
     "self": self_loop,
     "sum": sum_loop,
+    "vb": vb_loop,
 }
-"""A new routing is registered together with its loop here."""
+"""A new routing is registered together with its loop here, which may ask for what the routing has learned."""
+
+
+def loop_of(name, routing, **options):
+    """The loop of a routing, with its options, and its parameters by name where it asks for them."""
+    if "learned" in inspect.signature(LOOPS[name]).parameters:
+        options["learned"] = {key: value.tolist() for key, value in routing.state_dict().items()}
+    return partial(LOOPS[name], **options)
+
 
 OPTIONS = [
     ("fm", {"normalize": False}),
@@ -91,6 +119,9 @@ OPTIONS = [
     *(("heinsen", {"iterations": n}) for n in (1, 2, 5)),
     ("heinsen", {"activation": "logit"}),
     ("heinsen", {"beta_use": 1.0, "beta_ign": 0.0}),
+    *(("attention", {"iterations": n}) for n in (1, 3, 5)),
+    ("attention", {"activation": "probability"}),
+    *(("vb", {"iterations": n}) for n in (1, 2, 5)),
 ]
 
 
@@ -110,10 +141,10 @@ def test_every_option_passes_them_too(name, options):
 
 @pytest.mark.parametrize(("name", "options"), OPTIONS, ids=str)
 def test_every_option_does_what_it_does_in_the_loop(name, options):
-    oracle = partial(LOOPS[name], **options)
-    testing.assert_matches_oracle(sized_routing(name, J, **options), oracle, J)
+    routing, plain = (sized_routing(name, J, **chosen) for chosen in (options, {}))
+    testing.assert_matches_oracle(routing, loop_of(name, routing, **options), J)
     with pytest.raises(AssertionError, match="differs from its oracle"):
-        testing.assert_matches_oracle(sized_routing(name, J), oracle, J)
+        testing.assert_matches_oracle(plain, loop_of(name, plain, **options), J)
 
 
 def test_every_routing_has_a_loop():
@@ -129,12 +160,14 @@ def test_hard_inputs_are_finite_whatever_the_numbers(name, seed):
 @pytest.mark.parametrize("name", list_routings())
 @pytest.mark.parametrize("children", [2, 7])
 def test_every_routing_is_its_loop(name, children):
-    testing.assert_matches_oracle(sized_routing(name, J, children=children), LOOPS[name], J, children=children)
+    routing = sized_routing(name, J, children=children)
+    testing.assert_matches_oracle(routing, loop_of(name, routing), J, children=children)
 
 
-@pytest.mark.parametrize("name", ["dynamic", "efficient", "em", "heinsen"])
+@pytest.mark.parametrize("name", ["attention", "dynamic", "efficient", "em", "heinsen", "vb"])
 def test_the_rivals_are_their_loops_for_a_single_child(name):
-    testing.assert_matches_oracle(sized_routing(name, J, children=1), LOOPS[name], J, children=1)
+    routing = sized_routing(name, J, children=1)
+    testing.assert_matches_oracle(routing, loop_of(name, routing), J, children=1)
 
 
 def test_a_single_child_has_no_pair_to_agree_with():
@@ -145,7 +178,7 @@ def test_a_single_child_has_no_pair_to_agree_with():
 
 @pytest.mark.parametrize("name", list_routings())
 def test_vmap_over_a_batch_is_the_batch(name):
-    routing = sized_routing(name, J)
+    routing = sized_routing(name, J).eval()
     inputs = testing.random_inputs(routing, 6, out_capsules=J, dtype=torch.float32)
     for one, other in zip(torch.func.vmap(routing)(*inputs), routing(*inputs), strict=True):
         torch.testing.assert_close(one, other)
@@ -153,7 +186,7 @@ def test_vmap_over_a_batch_is_the_batch(name):
 
 @pytest.mark.parametrize("name", list_routings())
 def test_gradients_of_single_images_by_vmap(name):
-    routing = sized_routing(name, J)
+    routing = sized_routing(name, J).eval()
     votes, *others = testing.random_inputs(routing, 6, out_capsules=J, dtype=torch.float32)
 
     def loss(votes, *others):
@@ -206,7 +239,9 @@ def test_votes_for_another_number_of_parents_are_refused(name):
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(ValueError, match=r"unknown routing 'fmm'; did you mean 'fm'.*dynamic, .*em, fm, heinsen"):
+    with pytest.raises(
+        ValueError, match=r"unknown routing 'fmm'; did you mean 'fm'.*attention, dynamic, .*em, fm, heinsen"
+    ):
         create_routing("fmm", J)
 
 
@@ -225,13 +260,13 @@ def test_an_unknown_option_lists_the_known_ones():
         create_routing("em", J, rounds=3)
 
 
-@pytest.mark.parametrize("name", ["dynamic", "em", "heinsen"])
+@pytest.mark.parametrize("name", ["attention", "dynamic", "em", "heinsen", "vb"])
 def test_zero_iterations_are_refused_when_the_routing_is_built(name):
     with pytest.raises(ValueError, match="iterations must be at least 1, got 0"):
         sized_routing(name, J, iterations=0)
 
 
-@pytest.mark.parametrize("name", ["dynamic", "em", "heinsen"])
+@pytest.mark.parametrize("name", ["attention", "dynamic", "em", "heinsen", "vb"])
 def test_iterations_without_end_are_refused_when_the_routing_is_built(name):
     assert sized_routing(name, J, iterations=100).iterations == 100
     with pytest.raises(ValueError, match="iterations must be from 1 to 100, got 1000000000"):

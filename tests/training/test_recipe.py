@@ -136,7 +136,7 @@ def test_the_recipes_of_others_are_theirs(name, size, channels, parameters):
         ({"train": {"accumulate": 3}}, "train.accumulate must divide batch_size, 128, got 3"),
         (
             {"model": {"routing": "dynamc"}},
-            "model: unknown routing 'dynamc'; did you mean 'dynamic'? Known: dynamic, ",
+            "model: unknown routing 'dynamc'; did you mean 'dynamic'? Known: attention, dynamic, ",
         ),
         ({"model": {"name": "vgg"}}, "model: unknown name 'vgg'"),
         ({"model": {"options": 3}}, "model.options must be a table"),

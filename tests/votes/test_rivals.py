@@ -24,7 +24,7 @@ def two_images(monkeypatch):
 @pytest.mark.parametrize("streaming", ["auto", True])
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize(("transform", "vote_norm"), FORMS)
-@pytest.mark.parametrize("routing", ["dynamic", "efficient", "em", "heinsen"])
+@pytest.mark.parametrize("routing", ["attention", "dynamic", "efficient", "em", "heinsen", "vb"])
 def test_rivals_a_few_images_at_a_time(routing, transform, vote_norm, training, streaming, monkeypatch):
     plain = CapsuleLayer(97, 7, routing=routing, transform=transform, vote_norm=vote_norm, streaming=False)
     plain = plain.double().train(training)
@@ -40,7 +40,7 @@ def test_rivals_a_few_images_at_a_time(routing, transform, vote_norm, training, 
 
 
 @pytest.mark.usefixtures("two_images")
-@pytest.mark.parametrize("routing", ["dynamic", "efficient", "em", "heinsen"])
+@pytest.mark.parametrize("routing", ["attention", "dynamic", "efficient", "em", "heinsen", "vb"])
 def test_rivals_in_half_precision_and_autocast(routing):
     u = torch.randn(12, 97, 16)
     layer = CapsuleLayer(97, 7, routing=routing, vote_norm=None)

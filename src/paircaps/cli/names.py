@@ -14,7 +14,7 @@ DATASETS = (
 )
 DOWNLOADS = ("mnist", "fashion-mnist", "cifar10", "svhn", "smallnorb", "affnist")
 """Datasets with published files."""
-ROUTINGS = ("dynamic", "efficient", "em", "fm", "heinsen", "mean", "self", "sum")
+ROUTINGS = ("attention", "dynamic", "efficient", "em", "fm", "heinsen", "mean", "self", "sum", "vb")
 LOSSES = ("auto", "centripetal", "cross-entropy", "margin", "mask", "nll", "spread")
 MODELS = (
     *("aff-capsnet", "aff-capsnet-light", "aff-capsnet-pool", "aff-capsnet-pool-light"),

@@ -9,6 +9,7 @@ from torch import nn
 
 from paircaps._utils.checks import require_choice
 from paircaps._utils.registry import Registry, call_with_options
+from paircaps.routing.attention import AttentionRouting
 from paircaps.routing.base import LAYER_SIZES, Routing, SumOptions, VoteNeeds, at_every_position
 from paircaps.routing.dynamic import DynamicRouting
 from paircaps.routing.efficient import EfficientRouting
@@ -19,8 +20,10 @@ from paircaps.routing.heinsen import HeinsenRouting
 from paircaps.routing.mean import MeanOfVotes
 from paircaps.routing.self_routing import SelfRouting
 from paircaps.routing.sum import SumOfVotes
+from paircaps.routing.vb import VBRouting
 
 __all__ = [
+    "AttentionRouting",
     "DynamicRouting",
     "EMRouting",
     "EfficientRouting",
@@ -33,6 +36,7 @@ __all__ = [
     "SelfRouting",
     "SumOfVotes",
     "SumOptions",
+    "VBRouting",
     "VoteNeeds",
     "at_every_position",
     "create_routing",
@@ -168,6 +172,7 @@ def create_routing(name: str | RoutingFactory, out_capsules: int, **options: obj
 
 
 register_routing("fm", FMAgreement)
+register_routing("attention", AttentionRouting)
 register_routing("dynamic", DynamicRouting)
 register_routing("em", EMRouting)
 register_routing("heinsen", HeinsenRouting)
@@ -175,3 +180,4 @@ register_routing("mean", MeanOfVotes)
 register_routing("sum", SumOfVotes)
 register_routing("efficient", EfficientRouting)
 register_routing("self", SelfRouting)
+register_routing("vb", VBRouting)

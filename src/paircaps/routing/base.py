@@ -183,7 +183,7 @@ class Routing(nn.Module, ABC):
         return self.needs in (VoteNeeds.IMAGES, VoteNeeds.COUPLED_SUMS)
 
     def forward(self, votes: Tensor, activation: Tensor | None = None, children: Tensor | None = None) -> Capsules:
-        """Check the shapes of dense votes and route them by :meth:`agree`.
+        """Check the shapes of dense votes, route them by :meth:`agree`, and :meth:`finish` their parents.
 
         Args:
             votes: one vote of each child for each parent, (..., I, J, K).
@@ -196,9 +196,30 @@ class Routing(nn.Module, ABC):
         Raises:
             ValueError: if the votes are for another number of parents, or the activations do not fit them.
         """
+        return self.finish(self.unfinished(votes, activation, children))
+
+    def unfinished(self, votes: Tensor, activation: Tensor | None = None, children: Tensor | None = None) -> Capsules:
+        """What :meth:`forward` does but for :meth:`finish`: parents of some images of a batch, or of all.
+
+        Args:
+            votes: as for a call.
+            activation: as for a call.
+            children: as for a call.
+        """
         require_votes(votes)
         self.require_shapes(votes, activation)
         return self.require_capsules("agree", self.agree(votes, activation, *self._read(votes, children)))
+
+    def finish(self, capsules: Capsules) -> Capsules:
+        """What is done to the parents of a whole batch, such as batch norm; nothing, unless a subclass says what.
+
+        Parents are here whichever way they were made: by :meth:`agree`, of all images at once or a few at a time, or
+        from sums over the votes. A batch norm belongs here and not into :meth:`agree`, which may see some images only.
+
+        Args:
+            capsules: parents of all images, of (..., J, K), (..., J, K) and (..., J).
+        """
+        return capsules
 
     def _read(self, votes: Tensor, children: Tensor | None) -> tuple[Tensor, ...]:
         """The children, of a shape that was checked, if this routing reads them, or nothing."""

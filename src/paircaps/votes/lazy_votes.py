@@ -111,7 +111,8 @@ class LazyVotes:
             options = routing.sum_options(activation)
             sums = self.sums(normalize=given is VoteNeeds.SUMS_OF_UNIT_VOTES, **options._asdict())
             capsules = routing.agree_on_sums(*sums, self.count(options.weight))
-        return to_dtype(routing.require_capsules(SHORTCUTS[given], capsules), self.dtype)
+        capsules = routing.require_capsules(SHORTCUTS[given], capsules)
+        return routing.finish(to_dtype(capsules, self.dtype))
 
     def evidence(self, routing: nn.Module, activation: Tensor | None = None) -> Evidence:
         """What each child contributed to each parent, from dense votes.
@@ -266,7 +267,7 @@ class LazyVotes:
         return can_couple(SumArguments(self._flat(), self.transform.matrices, None, None, self.transform.rows, False))
 
     def by_image(self, routing: Routing, activation: Tensor | None) -> Capsules:
-        """Route a few images at a time, so that their votes stay in the processor's cache.
+        """Route a few images at a time, so that their votes stay in the processor's cache; parents are not finished.
 
         With ``streaming=True`` the backward pass casts the votes anew (``torch.utils.checkpoint``), so that those of
         the whole batch never exist at once. That takes longer, so ``"auto"`` keeps them.
@@ -292,7 +293,8 @@ class LazyVotes:
         """Route the votes of a few images, from their children, folded weights and the children's activations."""
         votes = votes_of_images(self._positions_as_images(u), weight, self.transform.rows, self.shape[-2])
         piece = LazyVotes(u, self.transform, self.norm)
-        return routing.forward(votes.reshape(len(u), -1, *votes.shape[2:]), activation, *piece.children_for(routing))
+        votes = votes.reshape(len(u), -1, *votes.shape[2:])
+        return routing.unfinished(votes, activation, *piece.children_for(routing))
 
     # --- helpers --------------------------------------------------------------------------------------------------
 

@@ -134,7 +134,7 @@ class WindowVotes(LazyVotes):
         votes = votes_of_images(windows.flatten(0, 2), weight, self.transform.rows, self.shape[-2])
         votes = self._only_inside(votes.unflatten(0, windows.shape[:3]))
         piece = WindowVotes(u, self.transform, self.norm, self.windows)
-        return routing.forward(votes, piece.of_children(activation), *piece.children_for(routing))
+        return routing.unfinished(votes, piece.of_children(activation), *piece.children_for(routing))
 
     # --- helpers --------------------------------------------------------------------------------------------------
 
