@@ -28,7 +28,10 @@ MODULES = [
 ]
 """Modules with public names."""
 
-INTERNAL = ["paircaps.data.errors", "paircaps.data.sources", "paircaps.paper.report", "paircaps.training.signals"]
+INTERNAL = [
+    *("paircaps.data.errors", "paircaps.data.sources", "paircaps.paper.comparison", "paircaps.paper.report"),
+    "paircaps.training.signals",
+]
 """Modules whose ``__all__`` is for other modules of the package: users need none of it."""
 
 PACKAGE = Path(paircaps.__file__).parent
