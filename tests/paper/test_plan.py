@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from paircaps.data.registry import require_metadata
 from paircaps.models import create_model
 from paircaps.paper import plan, step_times
 from paircaps.paper.experiments import experiments, find_experiments
@@ -115,6 +116,11 @@ def test_a_system_published_by_others_has_all_of_its_own_recipe_but_the_data(nam
                 recipe = run_recipe(experiment, study_data, rival, 0, Choice(short=short))
                 published = replace(load_recipe(rival.recipes[study.data]), data=ours.data)
                 assert differences(recipe, published) == [], (rival.name, study.data)
+                # one that was cropped to 32 pixels did not fit into the 28 of Fashion-MNIST
+                assert (recipe.augment.crop_size or 0) <= require_metadata(study.data).shape[1], (
+                    rival.name,
+                    study.data,
+                )
 
 
 def test_short_settings_change_the_schedule_and_never_mirror_house_numbers():
