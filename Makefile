@@ -8,9 +8,11 @@ BIN := $(VENV)/bin
 demo: $(VENV)/.installed
 	$(BIN)/paircaps demo
 
-# One process a core and one thread a process: most tests wait for something. Tests of one file share their fixtures.
+# Three processes for two cores and one thread a process, since tests wait for other processes, sockets and pages a third of
+# their time. Tests of one file share their fixtures.
+WORKERS = $(shell $(BIN)/python -c "import os; print((3 * os.cpu_count() + 1) // 2)")
 test: $(VENV)/.installed-dev
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
