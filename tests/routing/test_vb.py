@@ -5,6 +5,7 @@ import torch
 
 from paircaps import CapsuleLayer, ConvCapsuleLayer, create_model, create_routing
 from paircaps.layers import settle
+from paircaps.losses import Loss
 from paircaps.routing.vb import digamma, vb_routing
 from paircaps.testing import random_votes
 
@@ -21,6 +22,18 @@ def test_its_gradient_is_the_trigamma_function():
     x = torch.linspace(0.5, 50, 500, dtype=torch.float64).requires_grad_()
     (slope,) = torch.autograd.grad(digamma(x).sum(), x)
     torch.testing.assert_close(slope, torch.polygamma(1, x.detach()), rtol=1e-9, atol=1e-12)
+
+
+def test_it_has_no_operator_that_onnx_lacks():
+    votes, activation = random_votes(2, out_capsules=J, dtype=torch.float32)
+    program = torch.export.export(create_routing("vb", J).eval(), (votes, activation))
+    assert not [node for node in program.graph.nodes if "digamma" in str(node.target)]
+
+
+def test_it_is_trained_by_cross_entropy_of_its_probabilities():
+    routing = create_routing("vb", J)
+    assert routing.bounded
+    assert Loss().resolve(routing.bounded, 1, wanted=routing.preferred_loss) == "cross-entropy"
 
 
 def test_a_child_that_is_not_there_has_no_say():
