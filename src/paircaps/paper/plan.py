@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -129,6 +129,18 @@ def _missing(settings: Mapping[str, Any]) -> str:
 def paper_recipe(study: Study) -> Recipe:
     """Recipe of a study with the paper's data and length."""
     return _recipe_named(study.recipe)
+
+
+def full_recipe(study: Study, variant: Variant) -> Recipe:
+    """Recipe that a training is compared with: the paper's; for a system published by others its own, on the same data.
+
+    Args:
+        study: part of an experiment.
+        variant: one of its networks.
+    """
+    if not variant.is_rival:
+        return paper_recipe(study)
+    return replace(_recipe_named(variant.recipes[study.data]), data=paper_recipe(study).data)
 
 
 @cache

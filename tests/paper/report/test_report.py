@@ -54,6 +54,18 @@ def test_a_cell_says_how_it_was_run(tmp_path):
     )
 
 
+def test_a_system_published_by_others_is_measured_by_its_own_recipe_and_not_ranked(tmp_path):
+    finished(tmp_path, "table3", "affine-mnist", "fm", 0, 0.9)
+    finished(tmp_path, "table3", "affine-mnist", "sabour", 0, 0.95, choice=Choice(Budget(epochs=2)))
+    entry = result_cell(cell_of(tmp_path, "table3", "affnist", "sabour"), "test")
+    own = "2 of 50 epochs: 3.6 % of its own recipe's"
+    assert (entry.text, entry.notes) == ("95.00", ("one seed, 0", "affine-mnist stands in for affnist", own))
+    ranked, listed = experiment_section(PAPER["table3"], tmp_path, tmp_path).findings
+    assert "Sabour" not in ranked.order + ranked.detail + ranked.verdict
+    assert listed.order.startswith("Systems published by others on affine-mnist")
+    assert listed.order.endswith(": Sabour et al. 95.00.")
+
+
 def test_a_full_training_of_the_paper_s_needs_no_note(tmp_path):
     finished(tmp_path, "table3", "affnist", "fm", 0, 0.93, choice=Choice())
     entry = result_cell(cell_of(tmp_path, "table3", "affnist", "fm"), "test")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from paircaps._utils.summary import summarise
 from paircaps.paper.experiments import PaperNumber
-from paircaps.paper.plan import Choice, candidate_data, paper_recipe, run_recipe
+from paircaps.paper.plan import Choice, candidate_data, full_recipe, run_recipe
 from paircaps.paper.records import Cell, Record
 from paircaps.paper.report.document import TableCell, empty_cell
 from paircaps.paper.training_length import Budget, epochs_of, share_of, total_steps
@@ -66,7 +66,7 @@ def seeds_in_words(records: Sequence[Record]) -> str:
 
 def budget_notes(cell: Cell) -> list[str]:
     """Notes on how trainings differ from the paper's: data, length, schedule, loss, evaluation, other settings."""
-    recipe, paper = cell.records[0].recipe, paper_recipe(cell.study)
+    recipe, paper = cell.records[0].recipe, full_recipe(cell.study, cell.variant)
     notes = length_notes(cell)
     unlike = unlike_settings(cell.records, "train.seed")
     if unlike:
@@ -111,7 +111,7 @@ def _other_settings(cell: Cell) -> list[str]:
 
 def length_notes(cell: Cell) -> list[str]:
     """Notes on what trainings had less than the paper's: another dataset, fewer images, a shorter length."""
-    recipe, paper = cell.records[0].recipe, paper_recipe(cell.study)
+    recipe, paper = cell.records[0].recipe, full_recipe(cell.study, cell.variant)
     notes = []
     if cell.is_stand_in:
         notes.append(f"{cell.data} stands in for {cell.study.data}")
@@ -119,7 +119,8 @@ def length_notes(cell: Cell) -> list[str]:
         notes.append(f"at most {recipe.data.limit:,} images of a split")
     share = share_of(recipe, paper)
     if not _FULL_LENGTH < share < 1 / _FULL_LENGTH:
-        notes.append(f"{length_in_words(recipe, paper)}: {share_in_words(share)} of {cell.experiment.length_reference}")
+        reference = "its own recipe's" if cell.variant.is_rival else cell.experiment.length_reference
+        notes.append(f"{length_in_words(recipe, paper)}: {share_in_words(share)} of {reference}")
     return notes
 
 

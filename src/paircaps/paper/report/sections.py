@@ -8,7 +8,7 @@ from pathlib import Path
 from paircaps._utils.machine import machine_line
 from paircaps.paper.experiments import Experiment, Variant
 from paircaps.paper.network_size import parameters_of
-from paircaps.paper.plan import paper_recipe
+from paircaps.paper.plan import full_recipe
 from paircaps.paper.records import Cell, read_cell
 from paircaps.paper.report.cells import length_in_words, paper_cell, result_cell, seeds_in_words, share_in_words
 from paircaps.paper.report.curves import draw_curves
@@ -127,7 +127,7 @@ def _runs_table(cells: Cells, machines: Mapping[str, str]) -> Table | None:
     for cell in cells.values():
         if not cell.records:
             continue
-        recipe, paper = cell.records[0].recipe, paper_recipe(cell.study)
+        recipe, paper = cell.records[0].recipe, full_recipe(cell.study, cell.variant)
         tested = cell.records[0].rows_of("test")[-1]
         numbers = sorted({machines[machine_line(record.machine)] for record in cell.records})
         settings = f"{recipe.optimiser.name}, {recipe.schedule.name}, rate {recipe.optimiser.lr:g}"
