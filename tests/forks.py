@@ -21,7 +21,7 @@ for line in sys.stdin:
         os.chdir(asked["folder"])
         os.environ.clear()
         os.environ.update(asked["environment"])
-        sys.path[:0] = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
         exec(asked["code"], {"__name__": "__main__"})
         sys.exit()
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)

@@ -14,7 +14,7 @@ PNG = b"\x89PNG"
 
 def test_the_layers_of_every_model_are_measured():
     shapes = registered_shapes()
-    assert shapes[CAPSNET_LAYER] == ["capsnet"]
+    assert shapes[CAPSNET_LAYER] == ["capsnet", "hitnet"]
     assert shapes[LayerShape(64, 32, 16, 16, "matrix", "pose")] == ["resnet-caps"]
     assert {name for models in shapes.values() for name in models} == set(capsule_models())
     assert not [name for name in capsule_models() if "pool" in name]

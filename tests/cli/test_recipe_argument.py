@@ -76,7 +76,7 @@ def test_the_folder_of_a_run_is_known(run, pictures):
         ("./picture", "./picture: no such recipe; did you mean ./pictures?"),
         ("mine", "mine: no such recipe; did you mean ./mine.toml?"),
         ("./mine", "./mine: no such recipe; did you mean ./mine.toml?"),
-        ("./nowhere", "./nowhere: no such file or folder. A recipe is a .toml file or one of demo, fast-"),
+        ("./nowhere", "./nowhere: no such file or folder. A recipe is a .toml file or one of aff-affine, aff-"),
         ("glyps", "unknown recipe 'glyps'; did you mean 'glyphs'?"),
         ("pictures/cat", "its pictures lie loose in it; put those of each class into a subfolder"),
         ("./empty", "a folder of pictures has one subfolder per class with pictures in it"),

@@ -112,7 +112,7 @@ def test_print_config_refuses_a_length_that_is_measured_later(run):
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ([], "RECIPE is missing: one of demo, fast-"),
+        ([], "RECIPE is missing: one of aff-affine, aff-"),
         (["glyphs"], "--out DIR is missing"),
         (["glyps", "--out", "x"], "did you mean 'glyphs'?"),
         (["glyphs", "--train.epocs", "3"], "unknown key 'train.epocs'; did you mean 'train.epochs'?"),
