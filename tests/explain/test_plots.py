@@ -20,6 +20,7 @@ from paircaps.explain.plots import (
     draw_tree,
 )
 from paircaps.explain.plots.panels import overlay, shortened, show
+from paircaps.explain.plots.tree import _in_short
 
 NAMES = ["one.png", "two", "a name that is far too long to be shown whole.jpeg"]
 
@@ -42,6 +43,11 @@ def dark_columns(picture):
     row = np.asarray(picture).astype(int)[picture.height // 2].min(-1) < 250
     begin = int(row.argmax())
     return int((~row[begin:]).argmax())
+
+
+def test_numbers_of_leaves_at_one_place_are_told_in_short():
+    # "2 · 3 · 4" of many leaves ran over those of the place beside them
+    assert [_in_short(numbers) for numbers in ([5], [2, 3, 4], [1, 3, 7, 8])] == ["5", "2–4", "1 · 3 · 7–8"]
 
 
 @pytest.mark.parametrize("routing", ["fm", "dynamic", "em"])

@@ -14,6 +14,9 @@ from paircaps.explain.tree import AgreementTree, Level
 _PATCH = 0.34
 """Side of the image patch at a leaf, as a fraction of the image's side."""
 
+_LEVEL_LABELS = 12
+"""Most leaves whose shares are written level; those of more would cover each other, and stand upright."""
+
 
 def draw_tree(
     tree: AgreementTree,
@@ -90,7 +93,13 @@ def _nodes(
             inset = axis.inset_axes((spot - width / 2, height - 0.5, width, 0.5), transform=axis.transData)
             _patch(inset, tree.image, level.places[number])
             inset.set_anchor("N")
-            inset.set_xlabel(f"{number + 1}\n{share:+.3g}", fontsize=SMALL, color=INK, labelpad=2)
+            if len(spots) <= _LEVEL_LABELS:
+                inset.set_xlabel(f"{number + 1}\n{share:+.3g}", fontsize=SMALL, color=INK, labelpad=2)
+            else:
+                inset.set_xlabel(f"{number + 1}", fontsize=SMALL, color=INK, labelpad=2)
+                upright = {"rotation": 90, "ha": "center", "va": "top", "fontsize": SMALL, "color": INK}
+                below = {"xy": (0.5, 0), "xycoords": "axes fraction", "xytext": (0, -22), "textcoords": "offset points"}
+                inset.annotate(f"{share:+.2g}", **below, **upright)
             continue
         axis.plot([spot], [height], "o", ms=44 if title else 36, mfc="white", mec=INK, mew=1.2, zorder=3)
         inside = title if title and len(title) <= 2 else "" if title else f"#{capsule}"
@@ -108,6 +117,17 @@ def _patch(axis: Any, image: Tensor, place: Tensor) -> None:
     axis.set(xlim=(x - half, x + half), ylim=(y + half, y - half), facecolor="#f1f1f1")
 
 
+def _in_short(numbers: Sequence[int]) -> str:
+    """Rising numbers in a short text, such as "3 · 7–9"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return " · ".join(f"{run[0]}–{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+
+
 def _number_leaves(axis: Any, leaves: Level, size: Sequence[int]) -> None:
     """Write the numbers of leaves at their positions in the image; numbers of one position share a box."""
     height, width = size
@@ -118,7 +138,7 @@ def _number_leaves(axis: Any, leaves: Level, size: Sequence[int]) -> None:
         axis.text(
             min(max(x, 0.04 * width), 0.96 * width),
             min(max(y, 0.04 * height), 0.96 * height),
-            " · ".join(map(str, numbers)),
+            _in_short(numbers),
             ha="center",
             va="center",
             fontsize=SMALL,
