@@ -18,6 +18,8 @@ EXTRAS = {
     "train": _TRAIN,
     "serve": (*_TRAIN, "fastapi", "python_multipart", "uvicorn"),
     "tensorboard": (*_TRAIN, "tensorboard"),
+    "export": (*_TRAIN, "onnx", "onnxruntime", "onnxscript"),
+    "hub": ("huggingface_hub",),
 }
 """Modules of the extras; pyproject.toml has their versions."""
 
