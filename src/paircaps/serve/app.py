@@ -34,6 +34,7 @@ PAGES = {"/": "index.html", "/docs": "docs.html"}
 
 FILES = (
     "page.js",
+    "answers.js",
     "pad.js",
     "view.js",
     "sliders.js",
