@@ -1,7 +1,8 @@
 // Runs networks beside the page, so that drawing stays smooth: ONNX Runtime Web, in WebAssembly, with one thread.
 
 const RUNTIME = "./onnxruntime/ort.js";
-const BINARY = "./onnxruntime/ort.wasm";
+const LOADER = "./onnxruntime/ort-wasm.js"; // of its WebAssembly
+const BINARY = "./onnxruntime/ort-wasm.wasm";
 
 let runtime = null; // promise of the runtime
 const sessions = new Map(); // promise of a session by the address of its graph
@@ -23,6 +24,7 @@ async function start() {
       throw new Error(`${name(RUNTIME)} could not be loaded. Is it on this web server?`);
     });
     ort.env.wasm.numThreads = 1;
+    ort.env.wasm.wasmPaths = { mjs: new URL(LOADER, import.meta.url).href };
     ort.env.wasm.wasmBinary = await fetched(BINARY); // whatever type the server gives it
     return ort;
   } catch (error) {

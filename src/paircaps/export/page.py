@@ -1,0 +1,196 @@
+"""A page without a server: the page of ``paircaps serve`` as a folder of files, whose networks run in the browser."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from paircaps._utils.extras import require_extra
+from paircaps._utils.words import Say
+from paircaps.errors import DataError, os_data_error
+from paircaps.export.onnx_files import onnx_decoder, onnx_graph
+from paircaps.export.web_runtime import runtime_files
+from paircaps.model_files import read_metadata
+from paircaps.serve.served import ServedNetwork, handwriting_first, load_served
+
+FORMAT, PAGE_VERSION = "paircaps-page", 1
+LIST = "models.json"
+"""File that lists the networks, with the fields of ``/api/models``, and all files of the page."""
+
+INDEX = "index.html"
+COMMON = ("page.js", "pad.js", "view.js", "sliders.js", "snapshot.js", "words.js", "style.css", "icon.svg")
+"""Files that the page of the server has as well."""
+
+STATIC = ("answers.js", "prepare.js", "worker.js")
+"""Files that answer in the browser, in place of the server."""
+
+NETWORKS, RUNTIME = "networks", "onnxruntime"
+_LARGEST = 256 << 20
+"""Most bytes of a picture's file."""
+
+
+@dataclass(frozen=True)
+class PageReport:
+    """A page that was written.
+
+    Args:
+        place: its folder.
+        networks: names of its networks.
+        sizes: bytes of each file, by its path in the folder.
+    """
+
+    place: Path
+    networks: tuple[str, ...]
+    sizes: Mapping[str, int]
+
+    @property
+    def total(self) -> int:
+        """Bytes of all files."""
+        return sum(self.sizes.values())
+
+
+def export_page(folders: Mapping[str, Path], place: Path, say: Say = lambda line: None) -> PageReport:
+    """Write a page without a server.
+
+    It is written whole or not at all; a page that this function wrote there before is replaced.
+
+    Args:
+        folders: folders of trained networks, by name.
+        place: folder to write, which must not exist, be empty, or be such a page.
+        say: called with each progress line.
+
+    Raises:
+        DataError: if the place cannot be written, or ONNX Runtime Web is not there and cannot be fetched.
+        MissingExtraError: if a package of the extra ``export`` is not installed.
+    """
+    require_extra("export to a page", extra="export")
+    place = require_free(place)
+    files = {f"{RUNTIME}/{name}": content for name, content in runtime_files().items()} | page_files()
+    listed = []
+    for name, folder in handwriting_first(folders).items():
+        say(f"{name}: its graphs, and what its sliders change")
+        served = load_served(name, folder)
+        graphs = _graphs(served)
+        files |= {f"{NETWORKS}/{file}": content for file, content in graphs.values()}
+        names = {kind: f"{NETWORKS}/{file}" for kind, (file, _) in graphs.items()}
+        listed.append(_facts(served) | {"files": names})
+    sizes = {name: len(content) for name, content in files.items()}
+    files[LIST] = _list(listed, sorted(files))
+    _write(place, files)
+    return PageReport(place, tuple(facts["name"] for facts in listed), sizes | {LIST: len(files[LIST])})
+
+
+def page_files() -> dict[str, bytes]:
+    """Files of a page that do not depend on its networks, by name."""
+    source = resources.files("paircaps.serve") / "page"
+    files = {name: (source / name).read_bytes() for name in COMMON}
+    files |= {name: (source / "static" / name).read_bytes() for name in STATIC}
+    files[INDEX] = _without_server((source / INDEX).read_text("utf-8")).encode()
+    return files
+
+
+def _without_server(html: str) -> str:
+    """The page without what only a server has, and with what only a folder of files has; both are marked in it."""
+    html = re.sub(r"<!--server-->.*?<!--/server-->", "", html, flags=re.DOTALL)
+    return re.sub(r"<!--static (.*?)-->", r"\1", html, flags=re.DOTALL)
+
+
+def _graphs(served: ServedNetwork) -> dict[str, tuple[str, bytes]]:
+    """Graphs of a network, by kind: name and content of their files.
+
+    A name says by its digits which content it is, so that no browser takes an old file from its cache for a new one.
+    """
+    source = read_metadata(served.folder)
+    graphs = {"network": onnx_graph(served.network, source)}
+    if served.network.decoder is not None:
+        graphs["decoder"] = onnx_decoder(served.network, source)
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", served.name).strip("-.")[:40] or "network"
+    endings = {"network": "", "decoder": "-decoder"}
+    return {
+        kind: (f"{plain}{endings[kind]}-{hashlib.sha256(content).hexdigest()[:8]}.onnx", content)
+        for kind, content in graphs.items()
+    }
+
+
+def _facts(served: ServedNetwork) -> dict[str, Any]:
+    """Facts of a network, with its sliders; where agreement comes from is not shown in the browser."""
+    steps = served.slider_facts()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return served.facts() | {"sliders": done.value, "agrees": False}
+
+
+def _list(models: list[dict[str, Any]], files: list[str]) -> bytes:
+    """Content of the file that lists the networks and the files."""
+    head = {"format": FORMAT, "version": PAGE_VERSION, "largest": _LARGEST, "models": models, "page": [*files, LIST]}
+    return (json.dumps(head, ensure_ascii=False) + "\n").encode()
+
+
+def require_free(place: Path) -> Path:
+    """Refuse a folder in which a page would destroy something else; the folder that a link leads to.
+
+    Args:
+        place: folder to write.
+    """
+    place = place.expanduser().resolve()
+    if not place.parent.is_dir():
+        raise DataError(f"{place}: cannot be written, {place.parent} is no folder")
+    if not place.exists():
+        return place
+    if not place.is_dir():
+        raise DataError(f"{place}: is a file; a page is a folder")
+    there = sorted(path.relative_to(place).as_posix() for path in place.rglob("*") if not path.is_dir())
+    foreign = [name for name in there if name not in _own_files(place)]
+    if foreign:
+        raise DataError(
+            f"{place}: has files that are of no page of this command, such as {foreign[0]}; name a folder that does "
+            "not exist"
+        )
+    return place
+
+
+def _own_files(place: Path) -> set[str]:
+    """Paths of the files that a page in a folder has by its own list; none if it is no page."""
+    try:
+        listed = json.loads((place / LIST).read_bytes())
+    except (OSError, ValueError):
+        return set()
+    if not isinstance(listed, dict) or listed.get("format") != FORMAT or not isinstance(listed.get("page"), list):
+        return set()
+    return {name for name in listed["page"] if isinstance(name, str)}
+
+
+def _write(place: Path, files: Mapping[str, bytes]) -> None:
+    """Write files to a folder beside their place, and exchange it with what is there."""
+    made = place.with_name(f".{place.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    old = made.with_name(f"{made.name}.old")
+    try:
+        for name, content in files.items():
+            path = made / PurePosixPath(name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        if place.exists():
+            require_free(place)  # nothing was put there meanwhile
+            place.replace(old)
+        try:
+            made.replace(place)
+        except BaseException:
+            if old.exists():
+                old.replace(place)
+            raise
+    except OSError as error:
+        raise os_data_error("write", place, error) from None
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
