@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -81,16 +81,19 @@ def output_names(network: Network) -> tuple[str, ...]:
     return (*OUTPUTS, MASK) if network.has_masks else OUTPUTS
 
 
-def network_program(network: Network) -> ExportedProgram:
+def network_program(
+    network: Network, wrap: Callable[[nn.Module], nn.Module] = lambda module: module
+) -> ExportedProgram:
     """The graph of a network, for any number of images.
 
     Args:
         network: the network, which is traced as it predicts, in eval mode, and left as it was.
+        wrap: what else is done to the module that is traced.
     """
     wanted = network.spec.preparation
     images = torch.rand(_EXAMPLES, wanted.channels, *wanted.size, device=_device(network))
     with network.evaluating():
-        return _traced(Answers(network), {"images": images})
+        return _traced(wrap(Answers(network)), {"images": images})
 
 
 def decoder_program(network: Network) -> ExportedProgram:

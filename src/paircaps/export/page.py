@@ -14,13 +14,20 @@ from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from paircaps._utils.extras import require_extra
 from paircaps._utils.words import Say
 from paircaps.errors import DataError, os_data_error
-from paircaps.export.onnx_files import onnx_decoder, onnx_graph
+from paircaps.explain.trace import has_agreement, trace
+from paircaps.export.about import about
+from paircaps.export.graphs import OUTPUTS, Answers, network_program
+from paircaps.export.onnx_files import as_onnx, onnx_decoder, onnx_graph
 from paircaps.export.web_runtime import runtime_files
 from paircaps.model_files import read_metadata
-from paircaps.serve.served import ServedNetwork, handwriting_first, load_served
+from paircaps.network import Network
+from paircaps.serve.served import ServedNetwork, handwriting_first, load_served, map_positions
 
 FORMAT, PAGE_VERSION = "paircaps-page", 1
 LIST = "models.json"
@@ -36,6 +43,24 @@ STATIC = ("answers.js", "prepare.js", "worker.js")
 NETWORKS, RUNTIME = "networks", "onnxruntime"
 _LARGEST = 256 << 20
 """Most bytes of a picture's file."""
+
+
+class PageAnswers(Answers):
+    """A network's answers with, at the end, the maps of agreement on its classes, (B, J, rows, columns).
+
+    Args:
+        network: a network whose agreement can be shown.
+    """
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        """Answers of the network.
+
+        Args:
+            images: (B, C, H, W) in 0..1, of the size before the centre crop.
+        """
+        traced = trace(self.network, images)
+        activation, pose = traced.capsules.activation, traced.capsules.pose
+        return activation, self.network.certainty(activation), pose, traced.maps()
 
 
 @dataclass(frozen=True)
@@ -110,7 +135,7 @@ def _graphs(served: ServedNetwork) -> dict[str, tuple[str, bytes]]:
     A name says by its digits which content it is, so that no browser takes an old file from its cache for a new one.
     """
     source = read_metadata(served.folder)
-    graphs = {"network": onnx_graph(served.network, source)}
+    graphs = {"network": _network_graph(served.network, source)}
     if served.network.decoder is not None:
         graphs["decoder"] = onnx_decoder(served.network, source)
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", served.name).strip("-.")[:40] or "network"
@@ -121,14 +146,30 @@ def _graphs(served: ServedNetwork) -> dict[str, tuple[str, bytes]]:
     }
 
 
+def _network_graph(network: Network, source: Mapping[str, Any]) -> bytes:
+    """ONNX graph of a network, with maps of agreement where it can show them."""
+    if not has_agreement(network):
+        return onnx_graph(network, source)
+    program = network_program(network, lambda _: PageAnswers(network))
+    return as_onnx(program, (*OUTPUTS, "shares"), about(network, source))
+
+
+def _map(network: Network) -> dict[str, list[float]] | None:
+    """Where the positions of a map of agreement are in the picture; None of a network without such maps."""
+    if not has_agreement(network):
+        return None
+    blank = torch.zeros(1, network.spec.preparation.channels, *network.spec.preparation.size)
+    return map_positions(network, trace(network, blank))
+
+
 def _facts(served: ServedNetwork) -> dict[str, Any]:
-    """Facts of a network, with its sliders; where agreement comes from is not shown in the browser."""
+    """Facts of a network, with its sliders, and where the positions of its maps are."""
     steps = served.slider_facts()
     while True:
         try:
             next(steps)
         except StopIteration as done:
-            return served.facts() | {"sliders": done.value, "agrees": False}
+            return served.facts() | {"sliders": done.value, "map": _map(served.network)}
 
 
 def _list(models: list[dict[str, Any]], files: list[str]) -> bytes:

@@ -32,7 +32,7 @@ from paircaps.serve.schemas import (
     Opinion,
     PredictionResponse,
 )
-from paircaps.serve.served import ServedNetwork, UnknownNameError, handwriting_first, load_served, short
+from paircaps.serve.served import ServedNetwork, UnknownNameError, handwriting_first, load_served, map_positions, short
 
 MAX_MEMORY = 36 << 20
 """Largest memory in bytes that a picture may take while it is decoded."""
@@ -202,12 +202,9 @@ def _reconstruction(network: Network, capsules: Capsules, chosen: Tensor) -> str
 
 
 def _agreement(network: Network, traced: Trace, chosen: Tensor) -> AgreementMap:
-    """Agreement map in pixels of the whole picture, of which the network may see only the central crop."""
-    agreement = agreement_from_trace(traced, chosen, pairs=0)
-    sides = zip(network.spec.preparation.size, network.spec.preparation.crop, strict=True)
-    above, before = ((size - crop) // 2 for size, crop in sides)
-    rows, columns = (agreement.rows + above).tolist(), (agreement.columns + before).tolist()
-    return AgreementMap(shares=agreement.map[0].tolist(), rows=rows, columns=columns)
+    """Agreement map of a class."""
+    shares = agreement_from_trace(traced, chosen, pairs=0).map[0].tolist()
+    return AgreementMap(shares=shares, **map_positions(network, traced))
 
 
 def _overlay(served: ServedNetwork, capsules: Capsules, masks: Tensor) -> MaskOverlay:

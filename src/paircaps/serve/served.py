@@ -17,7 +17,7 @@ from paircaps.errors import PaircapsError
 from paircaps.explain.dimensions import Dimension, measure_dimensions
 from paircaps.explain.perturb import DimensionRanges, dimension_ranges
 from paircaps.explain.sample_images import load_sample_images, load_upright_images
-from paircaps.explain.trace import has_agreement, has_capsules
+from paircaps.explain.trace import Trace, has_agreement, has_capsules
 from paircaps.model_files import load, read_metadata
 from paircaps.models import count_parameters
 from paircaps.network import Network, most_active
@@ -131,6 +131,21 @@ def handwriting_first(folders: Mapping[str, Path]) -> dict[str, Path]:
         folders: folders of trained networks, by name.
     """
     return dict(sorted(folders.items(), key=lambda item: not _reads_handwriting(item[1])))
+
+
+def map_positions(network: Network, traced: Trace) -> dict[str, list[float]]:
+    """Centres of the rows and columns of an agreement map, in pixels of the whole picture.
+
+    Of that picture the network may see only the central crop.
+
+    Args:
+        network: the network.
+        traced: trace of any images through it.
+    """
+    sides = zip(network.spec.preparation.size, network.spec.preparation.crop, strict=True)
+    above, before = ((size - crop) // 2 for size, crop in sides)
+    x, y = traced.on_grid(traced.centres.T).unbind(0)
+    return {"rows": (y[:, 0, 0] + above).tolist(), "columns": (x[0, :, 0] + before).tolist()}
 
 
 def digits_of(dataset: str | None) -> Digits | None:

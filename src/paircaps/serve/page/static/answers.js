@@ -57,7 +57,7 @@ export async function predict({ model, picture, label, invert, compare }) {
 // See answers.js of the server.
 export const draw = ({ model, label, pose }) => drawn(model, model.classes.indexOf(label), pose);
 
-async function answerOf(model, { activation, probability, pose, mask }, label) {
+async function answerOf(model, { activation, probability, pose, mask, shares }, label) {
   const chosen = label === null ? mostActive(model, activation.data)[0] : model.classes.indexOf(label);
   const own = Array.from(pose.data.subarray(chosen * model.pose_dim, (chosen + 1) * model.pose_dim));
   return {
@@ -68,9 +68,15 @@ async function answerOf(model, { activation, probability, pose, mask }, label) {
     looked_at: model.classes[chosen],
     pose: own,
     reconstruction: model.draws ? await drawn(model, chosen, own) : null,
-    agreement: null,
+    agreement: shares ? { shares: rowsOf(shares, chosen), ...model.map } : null,
     masks: model.segments ? overlay(model, activation.data, mask) : null,
   };
+}
+
+// Shares of the positions in the activation of a class, row by row.
+function rowsOf({ dims: [, , rows, columns], data }, label) {
+  const row = (place) => Array.from(data.subarray(place * columns, (place + 1) * columns));
+  return Array.from({ length: rows }, (_, place) => row(label * rows + place));
 }
 
 function opinion(model, { activation, probability }) {
