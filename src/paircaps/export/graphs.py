@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,7 +36,8 @@ class Answers(nn.Module):
 
     def __init__(self, network: Network) -> None:
         super().__init__()
-        self.network = network
+        self.network = copy.copy(network)
+        self.network._modules = {**network._modules, "decoder": None}  # its weights are not those of the answers
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         """Answers of the network.
@@ -93,7 +95,7 @@ def network_program(
     wanted = network.spec.preparation
     images = torch.rand(_EXAMPLES, wanted.channels, *wanted.size, device=_device(network))
     with network.evaluating():
-        return _traced(wrap(Answers(network)), {"images": images})
+        return traced(wrap(Answers(network)), {"images": images})
 
 
 def decoder_program(network: Network) -> ExportedProgram:
@@ -109,7 +111,7 @@ def decoder_program(network: Network) -> ExportedProgram:
     pose = torch.rand(_EXAMPLES, network.model.num_classes, network.model.pose_dim, device=device)
     label = torch.zeros(_EXAMPLES, dtype=torch.long, device=device)
     with network.evaluating():
-        return _traced(Drawings(decoder), {"pose": pose, "label": label})
+        return traced(Drawings(decoder), {"pose": pose, "label": label})
 
 
 def require_decoder(network: Network) -> Decoder:
@@ -129,11 +131,11 @@ def _device(network: Network) -> torch.device:
     return next(network.parameters()).device
 
 
-def _traced(module: nn.Module, inputs: dict[str, Tensor]) -> ExportedProgram:
+def traced(module: nn.Module, inputs: dict[str, Tensor]) -> ExportedProgram:
     """Trace a module whose inputs all have the batch as their first axis."""
     batch = Dim(BATCH, min=1)
     shapes = {name: {0: batch} for name in inputs}
-    with quiet_exporter(), torch.no_grad():
+    with quiet_exporter(), torch.no_grad(), refused("torch.export"):
         return torch.export.export(module.eval(), tuple(inputs.values()), dynamic_shapes=shapes)
 
 
@@ -144,3 +146,20 @@ def quiet_exporter() -> Iterator[None]:
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
+
+
+@contextmanager
+def refused(exporter: str) -> Iterator[None]:
+    """Turn any failure of an exporter of PyTorch into a sentence: layers of a plug-in may do what none can translate.
+
+    Args:
+        exporter: its name.
+    """
+    try:
+        yield
+    except PaircapsError:
+        raise
+    except Exception as error:
+        lines = str(error).strip().splitlines()
+        reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+        raise PaircapsError(f"{exporter} cannot translate this network: {reason}") from error
