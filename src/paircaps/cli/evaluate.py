@@ -162,7 +162,7 @@ def _comparison(runs: dict[str, Path], datasets: dict[str, str], evaluations: di
 
 def _groups(names: list[str], runs: dict[str, Path]) -> list[list[str]]:
     """Names of runs, together where they differ in their seed alone; a network without a recipe is alone."""
-    recipes = {name: RunFolder(runs[name]) for name in names if RunFolder(runs[name]).config.exists()}
+    recipes = {name: RunFolder(runs[name]) for name in names if RunFolder(runs[name]).has_recipe()}
     groups = group_by_recipe(recipes, lambda name: recipes[name].read_recipe())
     return [*groups, *([name] for name in names if name not in recipes)]
 
