@@ -40,7 +40,8 @@ def shipped_folders() -> dict[str, Path]:
     found: dict[str, Path] = {}
     for place in _places():
         for file in sorted(place.glob(f"*/{METADATA}")):
-            found.setdefault(file.parent.name, file.parent)
+            if not file.parent.name.startswith("."):  # one that is being written
+                found.setdefault(file.parent.name, file.parent)
     return dict(sorted(found.items()))
 
 
@@ -77,6 +78,6 @@ def why_unknown(name: str) -> str:
             f"the weights {name!r} come with the repository, in its folder weights, and not with the package; where "
             f"there is a copy of that folder, {VARIABLE} names it. Here are {', '.join(here) or 'none'}"
         )
-    near = get_close_matches(name.lower(), {*here, *IN_REPOSITORY, *IN_PACKAGE}, n=1)
+    near = get_close_matches(name.lower(), {*here, *IN_REPOSITORY, *IN_PACKAGE} - {name}, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else "."
     return f"and no weights of that name come with paircaps{hint} Here are {', '.join(here) or 'none'}"

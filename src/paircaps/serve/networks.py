@@ -20,6 +20,7 @@ from paircaps.data.registry import dataset_metadata, source_metadata
 from paircaps.errors import PaircapsError
 from paircaps.explain.agreement import agreement_from_trace
 from paircaps.explain.dimensions import Dimension, measure_dimensions
+from paircaps.explain.kept_poses import kept_poses
 from paircaps.explain.perturb import DimensionRanges, dimension_ranges, draw_poses
 from paircaps.explain.sample_images import load_sample_images, load_upright_images
 from paircaps.explain.trace import Trace, choose_classes, has_agreement, has_capsules, trace
@@ -67,6 +68,7 @@ class ServedNetwork:
         network: the network, in eval mode.
         ranges: usual ranges of its pose dimensions.
         ranges_from: name of the images that these were measured on.
+        sliders: what its pose dimensions stand for, if its files say so; None if that is to be measured.
         trained_on: name of the dataset that it was trained on; None if its files do not say.
     """
 
@@ -74,6 +76,7 @@ class ServedNetwork:
     network: Network
     ranges: DimensionRanges
     ranges_from: str
+    sliders: list[list[Slider]] | None
     trained_on: str | None
 
     def facts(self) -> ModelFacts:
@@ -100,7 +103,7 @@ class ServedNetwork:
             pose_low=self.ranges.low.tolist(),
             pose_high=self.ranges.high.tolist(),
             pose_range_of=self.ranges_from,
-            sliders=None,
+            sliders=self.sliders,
             draws=network.decoder is not None,
             agrees=has_agreement(network),
             segments=network.has_masks,
@@ -141,9 +144,7 @@ class Networks:
         self._loaded: dict[str, ServedNetwork] = {}
         for name, folder in self._folders.items():
             network = load(folder)
-            samples = load_sample_images(network, folder, _SAMPLE_IMAGES)
-            ranges = dimension_ranges(network, samples.images)
-            self._loaded[name] = ServedNetwork(name, network, ranges, samples.source, _trained_on(folder))
+            self._loaded[name] = ServedNetwork(name, network, *_poses(network, folder), _trained_on(folder))
         self.facts = [loaded.facts() for loaded in self._loaded.values()]
 
     def __getitem__(self, name: str | None) -> ServedNetwork:
@@ -174,12 +175,12 @@ class Networks:
     def _slider_steps(self) -> Iterator[None]:
         """Measure the sliders of one network after the other; their facts change when each is done."""
         for place, (name, served) in enumerate(self._loaded.items()):
-            if served.network.decoder is None:
+            if served.network.decoder is None or served.sliders is not None:
                 continue
             samples = load_sample_images(served.network, self._folders[name], _SAMPLE_IMAGES)
             upright = load_upright_images(served.network, self._folders[name])
             measured = yield from measure_dimensions(served.network, samples.images, served.ranges, upright)
-            sliders = [[_slider(dimension) for dimension in dimensions] for dimensions in measured]
+            sliders = _sliders(measured)
             self.facts[place] = self.facts[place].model_copy(update={"sliders": sliders})
 
     @torch.inference_mode()
@@ -325,9 +326,21 @@ def data_url(image: Tensor) -> str:
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
-def _slider(dimension: Dimension) -> Slider:
-    """A measured dimension as the interface has it."""
-    return Slider(dimension=dimension.index, change=dimension.change, follows=dimension.follows, r2=dimension.r2)
+def _poses(network: Network, folder: Path) -> tuple[DimensionRanges, str, list[list[Slider]] | None]:
+    """Ranges of pose dimensions, the images that they are from, and sliders: kept with a network, or ranges alone."""
+    kept = kept_poses(network, folder)
+    if kept is not None:
+        return kept.ranges, kept.source, None if kept.dimensions is None else _sliders(kept.dimensions)
+    samples = load_sample_images(network, folder, _SAMPLE_IMAGES)
+    return dimension_ranges(network, samples.images), samples.source, None
+
+
+def _sliders(measured: list[list[Dimension]]) -> list[list[Slider]]:
+    """Measured dimensions as the interface has them."""
+    return [
+        [Slider(dimension=each.index, change=each.change, follows=each.follows, r2=each.r2) for each in dimensions]
+        for dimensions in measured
+    ]
 
 
 def _reads_handwriting(folder: Path) -> bool:
