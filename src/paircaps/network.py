@@ -10,7 +10,7 @@ from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -200,15 +200,18 @@ class Network(nn.Module):
     Attributes:
         model: the model, from images to capsules.
         decoder: the decoder, from capsules to images; None if the network has none.
+        origin: content of the ``model.json`` that it was loaded with; empty for a network that was not.
     """
 
     model: ImageModel
     decoder: Decoder | None
+    origin: Mapping[str, Any]
 
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
         self.spec = spec
         self._warned = False
+        self.origin = {}
         self.model = create_model(spec.model, **dict(spec.arguments))  # pyright: ignore[reportArgumentType]
         if self.model.in_channels != spec.preparation.channels:
             raise ValueError(f"images of {spec.preparation.channels} channels for a model of {self.model.in_channels}")

@@ -164,7 +164,7 @@ def _map(network: Network) -> dict[str, list[float]] | None:
 
 def _facts(served: ServedNetwork) -> dict[str, Any]:
     """Facts of a network, with its sliders, and where the positions of its maps are."""
-    steps = served.slider_facts()
+    steps = served.measured_sliders()
     while True:
         try:
             next(steps)

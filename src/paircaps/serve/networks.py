@@ -54,7 +54,7 @@ class Networks:
     def __init__(self, folders: Mapping[str, Path]) -> None:
         self._worker = ThreadPoolExecutor(max_workers=1)
         self._loaded = {name: load_served(name, folder) for name, folder in handwriting_first(folders).items()}
-        self.facts = [ModelFacts(**loaded.facts(), sliders=None) for loaded in self._loaded.values()]
+        self.facts = [ModelFacts.model_validate(loaded.facts()) for loaded in self._loaded.values()]
 
     def __getitem__(self, name: str | None) -> ServedNetwork:
         """Network of a name; the first one if the name is None or empty."""
@@ -84,7 +84,7 @@ class Networks:
     def _slider_steps(self) -> Iterator[None]:
         """Measure the sliders of one network after the other; their facts change when each is done."""
         for place, served in enumerate(self._loaded.values()):
-            sliders = yield from served.slider_facts()
+            sliders = yield from served.measured_sliders()
             if sliders is not None:
                 self.facts[place] = ModelFacts.model_validate(served.facts() | {"sliders": sliders})
 

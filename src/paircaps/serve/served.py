@@ -15,6 +15,7 @@ from torch import Tensor
 from paircaps.data.registry import dataset_metadata, source_metadata
 from paircaps.errors import PaircapsError
 from paircaps.explain.dimensions import Dimension, measure_dimensions
+from paircaps.explain.kept_poses import kept_poses
 from paircaps.explain.perturb import DimensionRanges, dimension_ranges
 from paircaps.explain.sample_images import load_sample_images, load_upright_images
 from paircaps.explain.trace import Trace, has_agreement, has_capsules
@@ -24,6 +25,9 @@ from paircaps.network import Network, most_active
 
 SAMPLE_IMAGES = 512
 """Images that the ranges of poses are measured on."""
+
+SliderFacts = list[list[dict[str, Any]]]
+"""For each class the dimensions of its pose, as ``/api/models`` has them."""
 
 Digits = Literal["handwritten", "printed"]
 
@@ -45,6 +49,7 @@ class ServedNetwork:
         network: the network, in eval mode.
         ranges: usual ranges of its pose dimensions.
         ranges_from: name of the images that these were measured on.
+        sliders: what its pose dimensions stand for, if its files say so; None if that is to be measured.
         trained_on: name of the dataset that it was trained on; None if its files do not say.
     """
 
@@ -53,10 +58,11 @@ class ServedNetwork:
     network: Network
     ranges: DimensionRanges
     ranges_from: str
+    sliders: SliderFacts | None
     trained_on: str | None
 
     def facts(self) -> dict[str, Any]:
-        """Description of the network, as JSON has it: the fields of ``/api/models`` except ``sliders``."""
+        """Description of the network, as JSON has it: the fields of ``/api/models``."""
         network, spec = self.network, self.network.spec
         height, width = spec.preparation.size
         return {
@@ -77,23 +83,24 @@ class ServedNetwork:
             "pose_low": self.ranges.low.tolist(),
             "pose_high": self.ranges.high.tolist(),
             "pose_range_of": self.ranges_from,
+            "sliders": self.sliders,
             "draws": network.decoder is not None,
             "agrees": has_agreement(network),
             "segments": network.has_masks,
         }
 
-    def slider_facts(self) -> Generator[None, None, list[list[dict[str, Any]]] | None]:
-        """Measure the sliders, in steps between which something else may be done.
+    def measured_sliders(self) -> Generator[None, None, SliderFacts | None]:
+        """Measure the sliders, if that is not done, in steps between which something else may be done.
 
         Returns:
-            for each class its sliders, as ``/api/models`` has them; None without a decoder.
+            the sliders; None without a decoder.
         """
-        if self.network.decoder is None:
-            return None
+        if self.network.decoder is None or self.sliders is not None:
+            return self.sliders
         images = load_sample_images(self.network, self.folder, SAMPLE_IMAGES).images
         upright = load_upright_images(self.network, self.folder)
         measured = yield from measure_dimensions(self.network, images, self.ranges, upright)
-        return [[_slider(dimension) for dimension in dimensions] for dimensions in measured]
+        return _sliders(measured)
 
     def index(self, class_name: str) -> int:
         """Index of a class.
@@ -119,9 +126,7 @@ def load_served(name: str, folder: Path) -> ServedNetwork:
         folder: where it is.
     """
     network = load(folder)
-    samples = load_sample_images(network, folder, SAMPLE_IMAGES)
-    ranges = dimension_ranges(network, samples.images)
-    return ServedNetwork(name, folder, network, ranges, samples.source, _trained_on(folder))
+    return ServedNetwork(name, folder, network, *_poses(network, folder), _trained_on(folder))
 
 
 def handwriting_first(folders: Mapping[str, Path]) -> dict[str, Path]:
@@ -159,14 +164,21 @@ def short(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:80] + "…")
 
 
-def _slider(dimension: Dimension) -> dict[str, Any]:
-    """A measured dimension as the page has it."""
-    return {
-        "dimension": dimension.index,
-        "change": dimension.change,
-        "follows": dimension.follows,
-        "r2": dimension.r2,
-    }
+def _poses(network: Network, folder: Path) -> tuple[DimensionRanges, str, SliderFacts | None]:
+    """Ranges of pose dimensions, the images that they are from, and sliders: kept with a network, or ranges alone."""
+    kept = kept_poses(network, folder)
+    if kept is not None:
+        return kept.ranges, kept.source, None if kept.dimensions is None else _sliders(kept.dimensions)
+    samples = load_sample_images(network, folder, SAMPLE_IMAGES)
+    return dimension_ranges(network, samples.images), samples.source, None
+
+
+def _sliders(measured: list[list[Dimension]]) -> SliderFacts:
+    """Measured dimensions as the page has them."""
+    return [
+        [{"dimension": each.index, "change": each.change, "follows": each.follows, "r2": each.r2} for each in of]
+        for of in measured
+    ]
 
 
 def _reads_handwriting(folder: Path) -> bool:
