@@ -17,14 +17,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from paircaps._utils.checks import require_positive
 from paircaps._utils.extras import require_extra
 from paircaps._utils.words import Say
 from paircaps.errors import DataError, os_data_error
 from paircaps.explain.trace import has_agreement, trace
 from paircaps.export.about import about
-from paircaps.export.graphs import OUTPUTS, Answers, network_program
-from paircaps.export.onnx_files import as_onnx, onnx_decoder, onnx_graph
+from paircaps.export.compare import differences, load_samples
+from paircaps.export.formats import DECODER, FORMATS, Trained
+from paircaps.export.graphs import Answers, network_program, output_names
+from paircaps.export.onnx_files import as_onnx
 from paircaps.export.web_runtime import runtime_files
+from paircaps.export.write import IMAGES, decoder_differences, require_near
 from paircaps.model_files import read_metadata
 from paircaps.network import Network
 from paircaps.serve.served import ServedNetwork, handwriting_first, load_served, map_positions
@@ -41,23 +45,36 @@ STATIC = ("answers.js", "prepare.js", "worker.js")
 """Files that answer in the browser, in place of the server."""
 
 NETWORKS, RUNTIME = "networks", "onnxruntime"
+SHARES = "shares"
+"""Output of a graph: share of every position in the activation of every class, (batch, J, rows, columns)."""
+
 _LARGEST = 256 << 20
 """Most bytes of a picture's file."""
 
 
 class PageAnswers(Answers):
-    """A network's answers with, at the end, the maps of agreement on its classes, (B, J, rows, columns).
+    """A network's answers with, where its agreement can be shown, the maps of it: (B, J, rows, columns).
 
     Args:
-        network: a network whose agreement can be shown.
+        network: the network.
     """
+
+    def __init__(self, network: Network) -> None:
+        super().__init__(network)
+        maps = has_agreement(network)
+        self.outputs = (*output_names(network), SHARES) if maps else output_names(network)
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         """Answers of the network.
 
         Args:
             images: (B, C, H, W) in 0..1, of the size before the centre crop.
+
+        Returns:
+            a tensor for each of ``outputs``.
         """
+        if SHARES not in self.outputs:
+            return super().forward(images)
         traced = trace(self.network, images)
         activation, pose = traced.capsules.activation, traced.capsules.pose
         return activation, self.network.certainty(activation), pose, traced.maps()
@@ -75,43 +92,70 @@ class PageReport:
 
     place: Path
     networks: tuple[str, ...]
-    sizes: Mapping[str, int]
+    sizes: dict[str, int]
 
     @property
     def total(self) -> int:
         """Bytes of all files."""
         return sum(self.sizes.values())
 
+    def parts(self) -> dict[str, int]:
+        """Bytes of the networks, of ONNX Runtime Web, and of the page itself."""
+        parts: dict[str, int] = {NETWORKS: 0, "ONNX Runtime Web": 0, "page": 0}
+        for name, size in self.sizes.items():
+            folder = name.partition("/")[0]
+            parts[{NETWORKS: NETWORKS, RUNTIME: "ONNX Runtime Web"}.get(folder, "page")] += size
+        return parts
 
-def export_page(folders: Mapping[str, Path], place: Path, say: Say = lambda line: None) -> PageReport:
-    """Write a page without a server.
+    def as_dict(self) -> dict[str, object]:
+        """All fields, for JSON."""
+        return {"place": str(self.place), "networks": list(self.networks), "sizes": self.sizes}
 
-    It is written whole or not at all; a page that this function wrote there before is replaced.
+
+def export_page(
+    folders: Mapping[str, Path],
+    place: Path | str,
+    *,
+    samples: int = IMAGES,
+    data_dir: Path | None = None,
+    say: Say = lambda line: None,
+) -> PageReport:
+    """Write the drawing page of ``paircaps serve`` as a folder of files, whose networks run in the browser.
+
+    Any web server can serve it. It is written whole or not at all; a page that this function wrote there before is
+    replaced. Each network is run at once against the original, as :func:`export_network` does it.
 
     Args:
         folders: folders of trained networks, by name.
         place: folder to write, which must not exist, be empty, or be such a page.
+        samples: images to compare on.
+        data_dir: folder to search first for datasets.
         say: called with each progress line.
 
+    Returns:
+        what was written.
+
     Raises:
-        DataError: if the place cannot be written, or ONNX Runtime Web is not there and cannot be fetched.
-        MissingExtraError: if a package of the extra ``export`` is not installed.
+        PaircapsError: if the place cannot be written, a network cannot be exported or does not do what the original
+            does, a package is missing, or ONNX Runtime Web is not there and cannot be fetched.
     """
     require_extra("export to a page", extra="export")
-    place = require_free(place)
+    require_positive(samples=samples)
+    place = require_free(Path(place))
     files = {f"{RUNTIME}/{name}": content for name, content in runtime_files().items()} | page_files()
+    networks = [load_served(name, folder) for name, folder in handwriting_first(folders).items()]
     listed = []
-    for name, folder in handwriting_first(folders).items():
-        say(f"{name}: its graphs, and what its sliders change")
-        served = load_served(name, folder)
-        graphs = _graphs(served)
-        files |= {f"{NETWORKS}/{file}": content for file, content in graphs.values()}
-        names = {kind: f"{NETWORKS}/{file}" for kind, (file, _) in graphs.items()}
+    for served in networks:
+        say(f"{served.name}: its graphs, and what its sliders change")
+        names = {}
+        for kind, content in _graphs(served, place, samples, data_dir).items():
+            names[kind] = f"{NETWORKS}/{_file_name(served.name, kind, content)}"
+            files[names[kind]] = content
         listed.append(_facts(served) | {"files": names})
-    sizes = {name: len(content) for name, content in files.items()}
     files[LIST] = _list(listed, sorted(files))
     _write(place, files)
-    return PageReport(place, tuple(facts["name"] for facts in listed), sizes | {LIST: len(files[LIST])})
+    sizes = {name: len(content) for name, content in sorted(files.items())}
+    return PageReport(place, tuple(facts["name"] for facts in listed), sizes)
 
 
 def page_files() -> dict[str, bytes]:
@@ -129,29 +173,29 @@ def _without_server(html: str) -> str:
     return re.sub(r"<!--static (.*?)-->", r"\1", html, flags=re.DOTALL)
 
 
-def _graphs(served: ServedNetwork) -> dict[str, tuple[str, bytes]]:
-    """Graphs of a network, by kind: name and content of their files.
-
-    A name says by its digits which content it is, so that no browser takes an old file from its cache for a new one.
-    """
-    source = read_metadata(served.folder)
-    graphs = {"network": _network_graph(served.network, source)}
+def _graphs(served: ServedNetwork, place: Path, samples: int, data_dir: Path | None) -> dict[str, bytes]:
+    """Graphs of a network and of its decoder, compared with the originals."""
+    onnx, trained = FORMATS[".onnx"], Trained(served.folder, served.network, read_metadata(served.folder))
+    images = load_samples(served.network, served.folder, samples, data_dir)
+    answers = PageAnswers(served.network)
+    program = network_program(served.network, lambda _: answers)
+    graphs = {"network": as_onnx(program, answers.outputs, about(served.network, trained.metadata))}
+    found = differences(onnx.run(graphs["network"], {}), answers, [images.images], answers.outputs)
+    require_near(found, place, served.name, images)
     if served.network.decoder is not None:
-        graphs["decoder"] = onnx_decoder(served.network, source)
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", served.name).strip("-.")[:40] or "network"
-    endings = {"network": "", "decoder": "-decoder"}
-    return {
-        kind: (f"{plain}{endings[kind]}-{hashlib.sha256(content).hexdigest()[:8]}.onnx", content)
-        for kind, content in graphs.items()
-    }
+        files = onnx.decoder_files(trained)
+        graphs["decoder"] = files[f"{DECODER}.onnx"]
+        require_near(decoder_differences(onnx, files, trained, images), place, f"the decoder of {served.name}", images)
+    return graphs
 
 
-def _network_graph(network: Network, source: Mapping[str, Any]) -> bytes:
-    """ONNX graph of a network, with maps of agreement where it can show them."""
-    if not has_agreement(network):
-        return onnx_graph(network, source)
-    program = network_program(network, lambda _: PageAnswers(network))
-    return as_onnx(program, (*OUTPUTS, "shares"), about(network, source))
+def _file_name(name: str, kind: str, content: bytes) -> str:
+    """Name of the file of a graph.
+
+    Its digits say which content it is, so that no browser takes an old file from its cache for a new one.
+    """
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:40] or "network"
+    return f"{plain}-{kind}-{hashlib.sha256(content).hexdigest()[:8]}.onnx"
 
 
 def _map(network: Network) -> dict[str, list[float]] | None:

@@ -140,8 +140,8 @@ def _fetched(by_hand: Path) -> bytes:
 
 def _missing(by_hand: Path, why: str) -> DataError:
     return DataError(
-        f"a page needs {PACKAGE} {VERSION}, and {why}; or run `npm pack {PACKAGE}@{VERSION}` elsewhere and put its file "
-        f"at {by_hand}"
+        f"a page needs {PACKAGE} {VERSION}, and {why}; or run `npm pack {PACKAGE}@{VERSION}` elsewhere and put the "
+        f"file at {by_hand}"
     )
 
 

@@ -113,7 +113,7 @@ def export_network(
     # the network
     files = form.network_files(trained)
     network = _network_differences(form, files, trained, images)
-    _require_near(network, path, "the network", images)
+    require_near(network, path, "the network", images)
     found = None
     if quantize:
         files = form.rounded_files(trained, files)
@@ -125,8 +125,8 @@ def export_network(
     # the decoder
     decoder: dict[str, float] = {}
     if with_decoder and (drawn := form.decoder_files(trained)):
-        decoder = _decoder_differences(form, drawn, trained, images)
-        _require_near(decoder, path, "the decoder", images)
+        decoder = decoder_differences(form, drawn, trained, images)
+        require_near(decoder, path, "the decoder", images)
         files = {**files, **drawn}
 
     written = {path.with_name(path.stem + ending): content for ending, content in files.items()}
@@ -179,7 +179,7 @@ def _network_differences(form: Format, files: Files, trained: Trained, images: S
     return differences(run, Answers(trained.network), [images.images], output_names(trained.network))
 
 
-def _decoder_differences(form: Format, files: Files, trained: Trained, images: Samples) -> dict[str, float]:
+def decoder_differences(form: Format, files: Files, trained: Trained, images: Samples) -> dict[str, float]:
     """Greatest difference of images drawn from the poses of the samples, of all classes in turn."""
     (content,) = files.values()
     with torch.no_grad():
@@ -190,7 +190,7 @@ def _decoder_differences(form: Format, files: Files, trained: Trained, images: S
     return differences(form.run(content, files), original, inputs, DECODER_OUTPUTS)
 
 
-def _require_near(found: dict[str, float], path: Path, what: str, images: Samples) -> None:
+def require_near(found: dict[str, float], path: Path, what: str, images: Samples) -> None:
     """Raise an error if an output differs by more than is allowed, or is no number."""
     if not all(difference <= LIMIT for difference in found.values()):
         raise PaircapsError(
