@@ -1,4 +1,5 @@
-// Pictures as networks take them: what paircaps/pictures.py does with Pillow, number by number as far as a canvas allows.
+// Pictures as networks take them: what paircaps/pictures.py does with Pillow. A byte of an opaque picture differs by one
+// at most: Pillow rounds it after rows or after columns, as its version likes.
 // A picture here is { width, height, channels, data }: bytes, row by row, channels beside each other.
 
 const MOST_PIXELS = 64_000_000;
