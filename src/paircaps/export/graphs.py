@@ -160,6 +160,9 @@ def refused(exporter: str) -> Iterator[None]:
     except PaircapsError:
         raise
     except Exception as error:
-        lines = str(error).strip().splitlines()
-        reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+        cause: BaseException = error
+        while cause.__cause__ is not None:  # the outer ones say where PyTorch takes reports
+            cause = cause.__cause__
+        lines = str(cause).strip().splitlines()
+        reason = f"{type(cause).__name__}: {lines[0]}" if lines else type(cause).__name__
         raise PaircapsError(f"{exporter} cannot translate this network: {reason}") from error
