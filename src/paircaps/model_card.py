@@ -151,6 +151,9 @@ def _use(name: str, shipped: bool) -> str:
 def _numbers(trained: Mapping[str, Any], card: Mapping[str, Any]) -> Iterator[str]:
     """Tables of what the network reaches on each dataset that it was tested on."""
     evaluation = _evaluation(trained, card)
+    if trained.get("changed_since"):
+        yield "The weights were changed after the training below, and what they reach now is not recorded."
+        return
     if not evaluation:
         yield "None are recorded."
         return
@@ -283,4 +286,4 @@ def _bullets(lines: Iterable[str]) -> str:
 
 def _plain(text: str) -> str:
     """Text from outside on one line, without what Markdown or HTML would make of it."""
-    return re.sub(r"[<>|`\x00-\x1f\x7f]+", " ", text).strip()
+    return re.sub(r"[\s<>|`\x00-\x1f\x7f]+", " ", text).strip()

@@ -31,7 +31,7 @@ from paircaps.training.compare.runs import ComparedRun, read_run
 from paircaps.training.datasets import open_dataset, own_dataset, require_fitting, tested_name
 from paircaps.training.evaluation import Evaluation, evaluate
 from paircaps.training.recipe import Recipe, options_of
-from paircaps.training.recipe_io import RecipeTree, differing_values, parse_toml, to_toml
+from paircaps.training.recipe_io import RecipeTree, differing_values, parse_toml, recipe_from_tree, to_toml
 from paircaps.training.recipes import list_recipes, load_recipe
 from paircaps.training.trained_network import load_objective
 
@@ -94,14 +94,15 @@ def ship(run: Path, name: str, to: Path, say: Say, *, precision: Precision = "fp
     target = _require_place(name, to, replace)
     objective, views = load_objective(run)  # raises if the run is not finished
     compared = read_run(name, run)
-    recipe = compared.recipe
+    portable = _portable(compared.recipe)
     say(f"{run}: evaluating in float32")
     before = _evaluate(objective, run, views)
     partial = to / f".{name}.{secrets.token_hex(4)}"
     partial.mkdir()
     try:
         poses = measure_poses(objective.network, run, _POSE_IMAGES)
-        trained = _trained(run, recipe)
+        trained = dict(read_metadata(run)["trained"])
+        trained |= {"dataset": portable["data"]["name"], "recipe": portable}
         save_model(partial, objective.network, trained, precision=precision)
         stored, after = objective, before
         if precision != "fp32":
@@ -109,10 +110,10 @@ def ship(run: Path, name: str, to: Path, say: Say, *, precision: Precision = "fp
             stored, _ = load_objective(partial)
             after = _evaluate(stored, run, views)
             _require_same(before, after, precision)
-        card = _card(name, objective, compared, precision)
+        card = _card(name, objective, compared, recipe_from_tree(portable), precision)
         card["evaluation"] = _numbers(after, _tested_on(run), views)
         card["accuracy_fp32"] = before.accuracy
-        card["also"] = _also(stored, recipe, run, views, say)
+        card["also"] = _also(stored, compared.recipe, run, views, say)
         metadata = {**read_metadata(partial), "card": card, SECTION: poses.as_section()}
         write_metadata(partial, metadata)
         write_whole(partial / CARD, model_card(read_metadata(partial)).encode())
@@ -203,9 +204,11 @@ def _also(objective: Objective, recipe: Recipe, run: Path, views: str, say: Say)
 # --- what is known of the training -----------------------------------------------------------------------------------
 
 
-def _card(name: str, objective: Objective, compared: ComparedRun, precision: Precision) -> dict[str, object]:
+def _card(
+    name: str, objective: Objective, compared: ComparedRun, recipe: Recipe, precision: Precision
+) -> dict[str, object]:
     """Section ``card`` of ``model.json``, without the numbers."""
-    network, recipe = objective.network, compared.recipe
+    network = objective.network
     base, changed = nearest_recipe(recipe)
     words = ["paircaps", "train", base, *(word for key, value in changed.items() for word in (f"--{key}", value))]
     return {
@@ -254,9 +257,8 @@ def _data(recipe: Recipe) -> dict[str, object]:
     """What is to be known of the images of the training."""
     metadata = dataset_metadata(recipe.data.name)
     if metadata is None:
-        name = _without_place(recipe.data.name)
         return {
-            "name": name,
+            "name": recipe.data.name,
             "title": "pictures of a folder" if folder_path(recipe.data.name) else "a dataset of one's own",
             "licence": "not recorded",
             "citation": "not recorded",
@@ -276,12 +278,6 @@ def _data_limits(recipe: Recipe) -> list[str]:
     metadata = dataset_metadata(recipe.data.name)
     source = None if metadata is None else source_metadata(metadata).name
     return [_LIMITS[source]] if source in _LIMITS else []
-
-
-def _trained(run: Path, recipe: Recipe) -> dict[str, Any]:
-    """Section ``trained`` of the run with its recipe, without places of this machine."""
-    trained = dict(read_metadata(run)["trained"])
-    return {**trained, "dataset": _without_place(recipe.data.name), "recipe": _portable(recipe)}
 
 
 def _portable(recipe: Recipe) -> RecipeTree:
