@@ -22,6 +22,7 @@ from paircaps.data.registry import FOLDER
 from paircaps.training.recipes import list_recipes, load_recipe
 
 NOT_RUN = {
+    "export": "takes seconds each, and --quantize a network that is trained to its end: tests/export",
     "serve": "runs until it is stopped: tests/cli/test_serve.py",
     "demo": "takes most of a minute: tests/paper/test_demo.py",
     "bench": "takes minutes: tests/bench",
@@ -94,6 +95,8 @@ def why_not(words):
     """Why a command cannot be run here; None if it can."""
     if words[0] in NOT_RUN:
         return NOT_RUN[words[0]]
+    if "--page" in words:
+        return "needs npm: tests/export"
     if words[:2] == ["data", "get"]:
         return "downloads"
     if "..." in words or any(word.isupper() and word.isalpha() for word in words):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paircaps.cli.arguments import add_data_folder, add_output, path, whole_number
-from paircaps.cli.names import ROUTINGS, shipped_recipes
+from paircaps.cli.arguments import add_data_folder, add_output, add_trained_folders, path, whole_number
+from paircaps.cli.names import MODELS, ROUTINGS, shipped_recipes
 from paircaps.cli.parser import CommandParser, suggest
 
 
@@ -41,6 +41,7 @@ def declare(parser: CommandParser) -> None:
     busy = group.add_parser("busy", help="seconds of a short training alone, and beside busy processes")
     busy.add_argument("--repeats", type=whole_number(1), default=3, help="trainings of every case (%(default)s)")
     add_output(busy, "bench:run_busy")
+    _declare_export(group.add_parser("export", help="exported networks of every model: difference, size, speed"))
     _declare_serve(group.add_parser("serve", help="milliseconds until the page of `paircaps serve` has an answer"))
 
 
@@ -66,14 +67,17 @@ def _declare_train(parser: CommandParser) -> None:
     add_output(parser, "bench:run_train")
 
 
+def _declare_export(parser: CommandParser) -> None:
+    models = parser.add_argument("models", nargs="*", metavar="MODEL", help="models to export (default: all)")
+    suggest(models, MODELS)
+    parser.add_argument("--repeats", type=whole_number(1), default=9, help="repeats of every case (%(default)s)")
+    parser.add_argument("--no-layers", action="store_true", help="leave out the capsule layers with every routing")
+    add_output(parser, "bench:run_export")
+
+
 def _declare_serve(parser: CommandParser) -> None:
-    parser.add_argument(
-        "folders",
-        nargs="*",
-        type=path,
-        metavar="DIR",
-        help="folders of trained networks (default: untrained ones of usual sizes)",
-    )
+    help_text = "folders of trained networks (default: untrained ones of usual sizes)"
+    add_trained_folders(parser, help_text, needed=False)
     parser.add_argument("--repeats", type=whole_number(2), help="repeats of every request (40)")
     parser.add_argument(
         "--soak",
