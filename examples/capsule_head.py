@@ -9,7 +9,6 @@ some seconds. ``pip install 'paircaps[train]'`` brings what draws the digits.
 import argparse
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paircaps import CapsuleLayer, Capsules, PrimaryCapsules, settle
@@ -42,7 +41,7 @@ def main(steps: int) -> None:
     optimiser = torch.optim.Adam(network.parameters(), lr=3e-3)
     for step in range(1, steps + 1):
         chosen = torch.randint(len(images), (64,))
-        loss = F.cross_entropy(network(images[chosen]).activation, train.labels[chosen])
+        loss = nn.functional.cross_entropy(network(images[chosen]).activation, train.labels[chosen])
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -50,9 +49,8 @@ def main(steps: int) -> None:
             print(f"step {step}: loss {loss.item():.2f}")
     settle(network, images.split(64))  # batch norms lag behind the weights after a short training
     with torch.no_grad():
-        capsules = network.eval()(test.images / 255)
-    right = capsules.activation.argmax(-1) == test.labels
-    print(f"accuracy {right.float().mean().item():.1%}; a pose of {capsules.pose.shape[-1]} numbers for each digit")
+        right = network.eval()(test.images / 255).activation.argmax(-1) == test.labels
+    print(f"accuracy {right.float().mean().item():.1%}")
 
 
 if __name__ == "__main__":

@@ -14,8 +14,6 @@ import numpy as np
 import onnxruntime
 from PIL import Image, ImageOps
 
-BILINEAR = Image.Resampling.BILINEAR
-
 
 def prepared(file: str, size: tuple[int, int], channels: int, fit: str, background: int, invert: str) -> np.ndarray:
     """Picture of a file as in the training, (1, C, H, W) in 0..1; size is (width, height)."""
@@ -38,15 +36,15 @@ def prepared(file: str, size: tuple[int, int], channels: int, fit: str, backgrou
     if fit == "pad":
         scale = min(size[0] / picture.width, size[1] / picture.height)
         inner = tuple(max(1, round(side * scale)) for side in picture.size)
-        picture = ImageOps.pad(picture.resize(inner, BILINEAR), size, Image.Resampling.NEAREST)
-    picture = ImageOps.fit(picture, size, BILINEAR) if fit == "crop" else picture.resize(size, BILINEAR)
+        picture = ImageOps.pad(picture.resize(inner, Image.Resampling.BILINEAR), size, Image.Resampling.NEAREST)
+    picture = (ImageOps.fit if fit == "crop" else Image.Image.resize)(picture, size, Image.Resampling.BILINEAR)
     return np.asarray(picture, np.float32).reshape(1, *size[::-1], channels).transpose(0, 3, 1, 2) / 255
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Classify a picture by a network that paircaps export has written.")
-    for name in ("network", "picture"):
-        parser.add_argument(name)
+    parser.add_argument("network")
+    parser.add_argument("picture")
     options = parser.parse_args()
     try:
         session = onnxruntime.InferenceSession(options.network)
