@@ -15,7 +15,7 @@ GROUND_FLOOR = [
     *("errors", "_utils", "pictures", "functional", "routing", "votes", "layers", "models", "testing"),
     *("network", "model_files", "losses"),
 ]
-UPPER_FLOOR = ["data", "training", "explain", "serve", "bench", "paper", "cli", "__main__"]
+UPPER_FLOOR = ["data", "training", "explain", "serve", "export", "bench", "paper", "cli", "__main__"]
 ORDER = GROUND_FLOOR + UPPER_FLOOR
 LIBRARIES = {"torch", "numpy", "safetensors"}
 # import matplotlib when a figure is drawn, which only the upper floor does, and Pillow when a picture is given
