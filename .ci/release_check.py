@@ -18,7 +18,7 @@ import venv
 import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "paircaps"
 DIST = ROOT / "build" / "dist"
 MOST = 6_000_000

@@ -177,7 +177,8 @@ def test_a_compiler_that_hangs_is_stopped_with_what_it_started(when, stubborn, c
 
 
 def test_ctrl_c_leaves_nothing_half_written(compiler, tmp_path):
-    compiler(f"echo half > $out; sleep 1000 & echo $! > {tmp_path}/sleeper; kill -INT $PPID; while :; do wait; done")
+    started = f"echo half > $out; sleep 1000 & echo $! > {tmp_path}/sleeper"
+    compiler(f"{started}; sleep 0.2; kill -INT $PPID; while :; do wait; done")  # once Popen has returned, on busy cores
     with pytest.raises(KeyboardInterrupt):
         native.library_problem()
     assert files(tmp_path / "cache") == []
