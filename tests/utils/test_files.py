@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from paircaps._utils.files import write_whole
+from paircaps._utils.files import write_together, write_whole
 
 
 def test_a_file_is_written_with_the_usual_rights(tmp_path):
@@ -75,3 +75,12 @@ def test_what_a_killed_process_left_is_removed_by_the_next_and_what_a_living_one
     write_whole(path, b"two")
     assert sorted(tmp_path.iterdir()) == [mine, path]
     assert path.read_bytes() == b"two"
+
+
+def test_files_of_one_export_are_written_all_or_none(tmp_path):
+    write_together({tmp_path / "a": b"old"})
+    with pytest.raises(OSError, match="No such file"):
+        write_together({tmp_path / "a": b"new", tmp_path / "none" / "b": b"new"})
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a", b"old")]
+    write_together({tmp_path / "a": b"new", tmp_path / "b": b"too"})
+    assert sorted((path.name, path.read_bytes()) for path in tmp_path.iterdir()) == [("a", b"new"), ("b", b"too")]

@@ -6,8 +6,8 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -32,18 +32,36 @@ def write_whole(path: Path, content: bytes) -> None:
         with path.open("wb") as device:
             device.write(content)
         return
-    path = path.resolve()  # the file that a link leads to is replaced, not the link
-    _remove_abandoned(path)
-    with _locked_partial(path) as file:
-        partial = Path(file.name)
+    write_together({path: content})
+
+
+def write_together(files: Mapping[Path, bytes]) -> None:
+    """Write several files under temporary names beside them, then rename all: none is written unless all can be.
+
+    Args:
+        files: contents of ordinary files, or of new ones.
+
+    Raises:
+        OSError: with a file's name in it.
+    """
+    with ExitStack() as stack:
+        partials: dict[Path, Path] = {}
         try:
-            _write_and_sync(file, content)
-            if fcntl is None:  # where there are no locks, an open file cannot be renamed either
-                file.close()
-            partial.replace(path)
-            sync_folder(path.parent)
+            for path, content in files.items():
+                path = path.resolve()  # the file that a link leads to is replaced, not the link
+                _remove_abandoned(path)
+                file = stack.enter_context(_locked_partial(path))
+                partials[Path(file.name)] = path
+                _write_and_sync(file, content)
+                if fcntl is None:  # where there are no locks, an open file cannot be renamed either
+                    file.close()
+            for partial, path in partials.items():
+                partial.replace(path)
+            for folder in {path.parent for path in partials.values()}:
+                sync_folder(folder)
         except BaseException:
-            partial.unlink(missing_ok=True)
+            for partial in partials:
+                partial.unlink(missing_ok=True)
             raise
 
 

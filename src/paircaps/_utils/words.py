@@ -22,6 +22,14 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+def as_size(count: int) -> str:
+    """Format a number of bytes in kB, MB, GB or TB."""
+    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
+        if count >= size:
+            return f"{count / size:,.{1 if unit == 'MB' else 2}f} {unit}"
+    return f"{count / 1e3:,.0f} kB"
+
+
 def visible(text: str, *, keep: str = "") -> str:
     r"""A text from outside, such as the name of a file or a class, whose control characters are shown and do nothing.
 

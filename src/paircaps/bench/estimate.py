@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
+from paircaps._utils.words import as_size
 from paircaps.bench.layer_shapes import capsule_layers, meta_model
-from paircaps.bench.memory import as_size, available_memory
+from paircaps.bench.memory import available_memory
 from paircaps.bench.meta_memory import MetaMemory
 from paircaps.layers import CapsuleLayer, ConvCapsuleLayer, MapCapsuleLayer
 from paircaps.models import count_parameters

@@ -10,7 +10,7 @@ import torch
 
 from paircaps._utils.machine import describe_machine, machine_line
 from paircaps._utils.processors import allowed_cores
-from paircaps._utils.words import Say
+from paircaps._utils.words import Say, as_size
 from paircaps.bench.busy import busy_processes
 from paircaps.bench.goals import Goal, goals_as_markdown
 from paircaps.bench.layer_shapes import (
@@ -22,7 +22,6 @@ from paircaps.bench.layer_shapes import (
     registered_shapes,
     training_pass,
 )
-from paircaps.bench.memory import as_size
 from paircaps.bench.peak_memory import can_measure, layer_job, measure_peaks
 from paircaps.bench.profile import as_markdown as profile_as_markdown
 from paircaps.bench.profile import profile_operators

@@ -9,14 +9,6 @@ import torch
 from torch import Tensor, nn
 
 
-def as_size(count: int) -> str:
-    """Format a number of bytes in kB, MB, GB or TB."""
-    for unit, size in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6)):
-        if count >= size:
-            return f"{count / size:,.{1 if unit == 'MB' else 2}f} {unit}"
-    return f"{count / 1e3:,.0f} kB"
-
-
 def available_memory() -> int:
     """Bytes of memory that are available on this machine; 4 GiB where the system does not report it."""
     try:

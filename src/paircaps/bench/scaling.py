@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from paircaps._utils.machine import describe_machine, machine_line
-from paircaps._utils.words import Say
+from paircaps._utils.words import Say, as_size
 from paircaps.bench.layer_shapes import CAPSNET_LAYER, LayerShape, inference_pass, training_pass
-from paircaps.bench.memory import as_size, available_memory
+from paircaps.bench.memory import available_memory
 from paircaps.bench.peak_memory import can_measure, layer_job, measure_peaks
 from paircaps.bench.timing import interleaved, repeats_within, silent
 from paircaps.votes.kernels.choice import describe_kernels

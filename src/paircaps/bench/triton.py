@@ -22,9 +22,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from paircaps._utils.machine import describe_machine, machine_line
-from paircaps._utils.words import Say
+from paircaps._utils.words import Say, as_size
 from paircaps.bench.layer_shapes import LayerShape, registered_shapes
-from paircaps.bench.memory import as_size
 from paircaps.bench.timing import silent
 from paircaps.errors import MissingExtraError, RecipeError
 from paircaps.votes.kernels.triton_sums import LAUNCH, Plan, interpreting, options_of

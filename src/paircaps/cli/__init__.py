@@ -32,6 +32,7 @@ COMMANDS = {
     "predict": ("evaluate:declare_predict", "classify pictures with a trained network"),
     "explain": ("explain:declare", "draw reconstructions, perturbations, agreement and parse trees of a network"),
     "equivariance": ("equivariance:declare", "measure how well poses follow transformations of the image"),
+    "export": ("export:declare", "write a trained network as a file that runs elsewhere: ONNX, torch.export, weights"),
     "serve": ("serve:declare", "open a page in the browser to draw on and watch networks classify"),
     "demo": ("demo:declare", "compare four capsule networks and a pooling network in a few minutes"),
     "reproduce": ("reproduce:declare_reproduce", "reproduce tables and figures of the paper"),

@@ -10,6 +10,7 @@ from paircaps._utils.words import counted
 from paircaps.bench import data, layer, plots, scaling, table1, train, train_profile
 from paircaps.cli.output import require_places, show_result
 from paircaps.errors import RecipeError
+from paircaps.models import published_routing
 from paircaps.paper.inference_times import paper_times
 from paircaps.training.recipes import list_recipes, load_recipe
 
@@ -68,6 +69,20 @@ def run_serve(options: argparse.Namespace) -> int:
         result = serve_soak.bench_soak(options.folders, 60.0 * (options.minutes or 20), say=_say)
         return show_result(result, serve_soak.as_markdown, options, serve_soak.draw)
     return show_result(serve.bench_serve(options.folders, options.repeats or 40, _say), serve.as_markdown, options)
+
+
+def run_export(options: argparse.Namespace) -> int:
+    """Export every model, and compare it with the original."""
+    from paircaps.bench import export
+
+    require_places(options.out)
+    try:
+        for name in options.models:
+            published_routing(name)
+    except ValueError as error:  # no model has that name
+        raise RecipeError(str(error)) from None
+    result = export.bench_export(options.models, options.repeats, not options.no_layers, _say)
+    return show_result(result, export.as_markdown, options)
 
 
 def run_depth(options: argparse.Namespace) -> int:

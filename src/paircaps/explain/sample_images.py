@@ -41,7 +41,7 @@ class SampleImages:
     own: bool
 
 
-def load_sample_images(network: Network, folder: Path, count: int = COUNT) -> SampleImages:
+def load_sample_images(network: Network, folder: Path, count: int = COUNT, root: Path | None = None) -> SampleImages:
     """Load images of a run's own test set if that is on this machine, else glyphs.
 
     Nothing is downloaded.
@@ -50,8 +50,9 @@ def load_sample_images(network: Network, folder: Path, count: int = COUNT) -> Sa
         network: a trained network, for the size and channels of the images.
         folder: where its run is.
         count: number of images, chosen at random; fewer if the dataset has fewer.
+        root: folder that is searched first for datasets; that of the recipe by default.
     """
-    dataset = _own_dataset(network, folder)
+    dataset = _own_dataset(network, folder, root)
     if dataset is None:
         return SampleImages(_glyphs(network, count), "glyphs", own=False)
     # the purpose "familiar" is part of the random seed: another word would choose other images
@@ -82,10 +83,10 @@ def load_upright_images(network: Network, folder: Path, count: int = COUNT) -> U
     )
 
 
-def _own_dataset(network: Network, folder: Path) -> ImageDataset | None:
+def _own_dataset(network: Network, folder: Path, root: Path | None = None) -> ImageDataset | None:
     """The dataset that a run was tested on; None if it is not on this machine or its images do not fit."""
     try:
-        dataset = own_dataset(folder, options=_offline(folder))
+        dataset = own_dataset(folder, root=root, options=_offline(folder))
         require_shape(network, dataset)
     except (PaircapsError, OSError):
         return None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -35,7 +36,8 @@ class Answers(nn.Module):
 
     def __init__(self, network: Network) -> None:
         super().__init__()
-        self.network = network
+        self.network = copy.copy(network)
+        self.network._modules = {**network._modules, "decoder": None}  # its weights are not those of the answers
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         """Answers of the network.
@@ -81,16 +83,19 @@ def output_names(network: Network) -> tuple[str, ...]:
     return (*OUTPUTS, MASK) if network.has_masks else OUTPUTS
 
 
-def network_program(network: Network) -> ExportedProgram:
+def network_program(
+    network: Network, wrap: Callable[[nn.Module], nn.Module] = lambda module: module
+) -> ExportedProgram:
     """The graph of a network, for any number of images.
 
     Args:
         network: the network, which is traced as it predicts, in eval mode, and left as it was.
+        wrap: what else is done to the module that is traced.
     """
     wanted = network.spec.preparation
     images = torch.rand(_EXAMPLES, wanted.channels, *wanted.size, device=_device(network))
     with network.evaluating():
-        return _traced(Answers(network), {"images": images})
+        return traced(wrap(Answers(network)), {"images": images})
 
 
 def decoder_program(network: Network) -> ExportedProgram:
@@ -106,7 +111,7 @@ def decoder_program(network: Network) -> ExportedProgram:
     pose = torch.rand(_EXAMPLES, network.model.num_classes, network.model.pose_dim, device=device)
     label = torch.zeros(_EXAMPLES, dtype=torch.long, device=device)
     with network.evaluating():
-        return _traced(Drawings(decoder), {"pose": pose, "label": label})
+        return traced(Drawings(decoder), {"pose": pose, "label": label})
 
 
 def require_decoder(network: Network) -> Decoder:
@@ -126,11 +131,11 @@ def _device(network: Network) -> torch.device:
     return next(network.parameters()).device
 
 
-def _traced(module: nn.Module, inputs: dict[str, Tensor]) -> ExportedProgram:
+def traced(module: nn.Module, inputs: dict[str, Tensor]) -> ExportedProgram:
     """Trace a module whose inputs all have the batch as their first axis."""
     batch = Dim(BATCH, min=1)
     shapes = {name: {0: batch} for name in inputs}
-    with quiet_exporter(), torch.no_grad():
+    with quiet_exporter(), torch.no_grad(), refused("torch.export"):
         return torch.export.export(module.eval(), tuple(inputs.values()), dynamic_shapes=shapes)
 
 
@@ -141,3 +146,23 @@ def quiet_exporter() -> Iterator[None]:
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
+
+
+@contextmanager
+def refused(exporter: str) -> Iterator[None]:
+    """Turn any failure of an exporter of PyTorch into a sentence: layers of a plug-in may do what none can translate.
+
+    Args:
+        exporter: its name.
+    """
+    try:
+        yield
+    except PaircapsError:
+        raise
+    except Exception as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None:  # the outer ones say where PyTorch takes reports
+            cause = cause.__cause__
+        lines = str(cause).strip().splitlines()
+        reason = f"{type(cause).__name__}: {lines[0]}" if lines else type(cause).__name__
+        raise PaircapsError(f"{exporter} cannot translate this network: {reason}") from error

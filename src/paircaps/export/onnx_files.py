@@ -21,6 +21,7 @@ from paircaps.export.graphs import (
     network_program,
     output_names,
     quiet_exporter,
+    refused,
 )
 from paircaps.network import Network
 
@@ -76,7 +77,7 @@ def as_onnx(program: ExportedProgram, outputs: Sequence[str], facts: Mapping[str
         outputs: names of its outputs.
         facts: metadata, as JSON has them.
     """
-    with quiet_exporter(), _quiet_log():
+    with quiet_exporter(), _quiet_log(), refused("torch.onnx"):
         translated = torch.onnx.export(
             program, dynamo=True, output_names=list(outputs), opset_version=OPSET, verbose=False
         )

@@ -86,7 +86,7 @@ def _log_probability(votes: Tensor, activation: Tensor | None) -> Tensor:
     """Logarithm of the probability of each child, log f, (..., I)."""
     if activation is None:
         return votes.new_zeros(votes.shape[:-2])
-    return activation.clamp(ABSENT, 1).log()
+    return activation.clamp(ABSENT, 1.0).log()
 
 
 def _gain(log_f: Tensor, log_R: Tensor, beta_use: Tensor, beta_ign: Tensor) -> Tensor:

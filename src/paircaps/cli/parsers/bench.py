@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paircaps.cli.arguments import add_data_folder, add_output, path, whole_number
-from paircaps.cli.names import ROUTINGS, shipped_recipes
+from paircaps.cli.names import MODELS, ROUTINGS, shipped_recipes
 from paircaps.cli.parser import CommandParser, suggest
 
 
@@ -41,6 +41,7 @@ def declare(parser: CommandParser) -> None:
     busy = group.add_parser("busy", help="seconds of a short training alone, and beside busy processes")
     busy.add_argument("--repeats", type=whole_number(1), default=3, help="trainings of every case (%(default)s)")
     add_output(busy, "bench:run_busy")
+    _declare_export(group.add_parser("export", help="exported networks of every model: difference, size, speed"))
     _declare_serve(group.add_parser("serve", help="milliseconds until the page of `paircaps serve` has an answer"))
 
 
@@ -64,6 +65,14 @@ def _declare_train(parser: CommandParser) -> None:
     parser.add_argument("--seconds", type=whole_number(1), default=10, help="seconds of every case (%(default)s)")
     parser.add_argument("--profile", action="store_true", help="show which operators take the time of a step instead")
     add_output(parser, "bench:run_train")
+
+
+def _declare_export(parser: CommandParser) -> None:
+    models = parser.add_argument("models", nargs="*", metavar="MODEL", help="models to export (default: all)")
+    suggest(models, MODELS)
+    parser.add_argument("--repeats", type=whole_number(1), default=9, help="repeats of every case (%(default)s)")
+    parser.add_argument("--no-layers", action="store_true", help="leave out the capsule layers with every routing")
+    add_output(parser, "bench:run_export")
 
 
 def _declare_serve(parser: CommandParser) -> None:

@@ -1,0 +1,203 @@
+"""Export of a trained network: its files are made, run against the network, and only then written, all together."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from paircaps._utils.checks import require_positive
+from paircaps._utils.extras import require_extra
+from paircaps._utils.files import write_together
+from paircaps._utils.words import as_size
+from paircaps.errors import DataError, PaircapsError, os_data_error
+from paircaps.export.compare import LIMIT, MOST_LOSS, Samples, Score, differences, load_samples, score
+from paircaps.export.formats import DECODER, FORMATS, Files, Format, Trained
+from paircaps.export.graphs import DECODER_OUTPUTS, Answers, Drawings, output_names, require_decoder
+from paircaps.model_files import FORMAT as MODEL_FORMAT
+from paircaps.model_files import load, read_metadata
+
+IMAGES = 256
+"""Images that an export is compared on unless another number is given."""
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What was written, and how near it is to the network.
+
+    Args:
+        files: bytes of each file by its path.
+        network: greatest difference of each output of the network, by its name, divided by the greatest value of that
+            output if it is above 1; of an export in 8 bits too, for which no bound is set.
+        decoder: the same of the decoder's output; empty if the decoder was not asked for.
+        images: number of images that the two were compared on.
+        source: name of their dataset.
+        score: accuracy of an export in 8 bits and of the original; None of other exports.
+    """
+
+    files: dict[Path, int]
+    network: dict[str, float]
+    decoder: dict[str, float]
+    images: int
+    source: str
+    score: Score | None = None
+
+    def as_dict(self) -> dict[str, object]:
+        """All fields, for JSON."""
+        return {**asdict(self), "files": {str(path): size for path, size in self.files.items()}}
+
+    def lines(self) -> list[str]:
+        """The report as lines of text."""
+        lines = [f"{path}: {as_size(size)}" for path, size in self.files.items()]
+        allowed = "" if self.score is not None else f", {LIMIT:g} allowed"
+        lines.append(
+            f"greatest difference from the network on {self.images:,} images of {self.source}: "
+            f"{_listed(self.network)}{allowed}"
+        )
+        if self.decoder:
+            lines.append(f"of the decoder: {_listed(self.decoder)}, {LIMIT:g} allowed")
+        if self.score is not None:
+            lines.append(f"8-bit weights: {self.score}, {MOST_LOSS} points less allowed")
+        return lines
+
+
+def export_network(
+    folder: Path | str,
+    path: Path | str,
+    *,
+    with_decoder: bool = False,
+    quantize: bool = False,
+    samples: int = IMAGES,
+    data_dir: Path | None = None,
+) -> ExportReport:
+    """Export a trained network to a file that other programs run.
+
+    The export is run at once against the network, on test images of its run if they are on this machine and on glyphs
+    else. If an output differs by more than 1e-4, nothing is written.
+
+    Args:
+        folder: the ``--out`` of a finished training, or any folder that :func:`paircaps.load` reads.
+        path: file to write, which ends in ``.onnx``, ``.pt2`` or ``.safetensors``. Beside the last lies its ``.json``.
+        with_decoder: whether to write the decoder too, to ``NAME-decoder.onnx`` or ``NAME-decoder.pt2``.
+        quantize: whether weights are stored in 8 bits; refused if that costs more than 0.1 points of accuracy on the
+            test images of the run.
+        samples: images to compare on.
+        data_dir: folder to search first for datasets.
+
+    Returns:
+        what was written, and the greatest differences.
+
+    Raises:
+        PaircapsError: if the folder has no trained network, the file cannot be written or has another ending, a package
+            is missing, or the export does not do what the network does.
+    """
+    folder, path = Path(folder).expanduser(), Path(path).expanduser()
+    require_positive(samples=samples)
+    form = _format(path)
+    metadata = read_metadata(folder)
+    if form.packages:
+        require_extra(f"export to {form.ending}", *form.packages, extra="export")
+    if quantize and not form.quantizes:
+        raise PaircapsError(f"{path}: 8-bit weights are there for .onnx and .pt2, not for {form.ending}")
+    _require_places(path, with_decoder)
+    trained = Trained(folder, load(folder), metadata)
+    if with_decoder:
+        require_decoder(trained.network)
+    images = load_samples(trained.network, folder, samples, data_dir)
+
+    # the network
+    files = form.network_files(trained)
+    network = _network_differences(form, files, trained, images)
+    _require_near(network, path, "the network", images)
+    found = None
+    if quantize:
+        files = form.rounded_files(trained, files)
+        found = score(trained.network, folder, form.run(files[form.ending], files), data_dir)
+        if found.loss > MOST_LOSS + 1e-9:
+            raise PaircapsError(f"{path}: not written: 8-bit weights cost more than {MOST_LOSS} points: {found}")
+        network = _network_differences(form, files, trained, images)
+
+    # the decoder
+    decoder: dict[str, float] = {}
+    if with_decoder and (drawn := form.decoder_files(trained)):
+        decoder = _decoder_differences(form, drawn, trained, images)
+        _require_near(decoder, path, "the decoder", images)
+        files = {**files, **drawn}
+
+    written = {path.with_name(path.stem + ending): content for ending, content in files.items()}
+    try:
+        write_together(written)
+    except OSError as error:
+        raise os_data_error("write", error.filename or path, error) from None
+    sizes = {name: len(content) for name, content in written.items()}
+    return ExportReport(sizes, network, decoder, len(images.images), images.source, found)
+
+
+def _format(path: Path) -> Format:
+    """The format of a file by its ending."""
+    if path.suffix not in FORMATS:
+        raise DataError(f"{path}: ends in {path.suffix or 'nothing'}; {', '.join(FORMATS)} are there")
+    return FORMATS[path.suffix]
+
+
+def _require_places(path: Path, with_decoder: bool) -> None:
+    """Refuse files that cannot be written, and a JSON file of somebody else, before the work."""
+    if not path.parent.is_dir():
+        raise DataError(f"{path}: {'is in a file' if path.parent.exists() else 'no such folder'}")
+    names = [path.name, *([f"{path.stem}{DECODER}{path.suffix}"] if with_decoder else [])]
+    for place in (path.with_name(name) for name in names):
+        if place.exists() and not place.is_file():
+            raise DataError(f"{place}: is {'a folder' if place.is_dir() else 'not an ordinary file'}")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):  # a read-only disk shows here, even for root
+            pass
+    except OSError as error:
+        raise os_data_error("write to this folder", path.parent, error) from None
+    if path.suffix == ".safetensors":
+        _require_own_json(path.with_name(f"{path.stem}.json"))
+
+
+def _require_own_json(path: Path) -> None:
+    """Refuse to replace a JSON file that nobody named, unless it describes a network."""
+    if not path.exists():
+        return
+    try:
+        described = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        described = None
+    if not isinstance(described, dict) or described.get("format") != MODEL_FORMAT:
+        raise DataError(f"{path}: would be replaced, and does not describe a network of paircaps: give another name")
+
+
+def _network_differences(form: Format, files: Files, trained: Trained, images: Samples) -> dict[str, float]:
+    run = form.run(files[form.ending], files)
+    return differences(run, Answers(trained.network), [images.images], output_names(trained.network))
+
+
+def _decoder_differences(form: Format, files: Files, trained: Trained, images: Samples) -> dict[str, float]:
+    """Greatest difference of images drawn from the poses of the samples, of all classes in turn."""
+    (content,) = files.values()
+    with torch.no_grad():
+        pose = torch.cat([Answers(trained.network)(few)[2] for few in images.images.split(64)])
+    label = torch.arange(len(pose)) % pose.shape[1]
+    inputs: Sequence[Tensor] = (pose, label)
+    original = Drawings(require_decoder(trained.network))
+    return differences(form.run(content, files), original, inputs, DECODER_OUTPUTS)
+
+
+def _require_near(found: dict[str, float], path: Path, what: str, images: Samples) -> None:
+    """Raise an error if an output differs by more than is allowed, or is no number."""
+    if not all(difference <= LIMIT for difference in found.values()):
+        raise PaircapsError(
+            f"{path}: not written: the export differs from {what} by {_listed(found)} on {len(images.images):,} images "
+            f"of {images.source}, {LIMIT:g} is allowed"
+        )
+
+
+def _listed(found: dict[str, float]) -> str:
+    return ", ".join(f"{name} {difference:.1e}" for name, difference in found.items())

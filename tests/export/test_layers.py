@@ -1,0 +1,36 @@
+"""Every routing and every kind of layer gives an ONNX graph that does what it does."""
+
+import pytest
+import torch
+from export.branches import Branches, layers
+
+from paircaps import CapsuleLayer, list_routings
+from paircaps.export.compare import LIMIT, differences
+from paircaps.export.formats import FORMATS
+from paircaps.export.graphs import traced
+from paircaps.export.onnx_files import as_onnx
+
+pytest.importorskip("onnxscript")
+
+
+def every_routing():
+    """A layer with each routing, which streams where it can."""
+    found = {}
+    for name in list_routings():
+        try:
+            found[name] = CapsuleLayer((4, 4, 4), 3, pose_dim=4, routing=name, streaming=True)
+        except ValueError:  # one that needs all votes
+            found[name] = CapsuleLayer((4, 4, 4), 3, pose_dim=4, routing=name)
+    return found
+
+
+@pytest.mark.parametrize("build", [every_routing, layers])
+def test_a_graph_of_many_layers_does_what_they_do(build):
+    branches = Branches(build()).settled()
+    graph = as_onnx(traced(branches, {"maps": torch.randn(2, 3, 7, 7)}), branches.outputs, {})
+    run = FORMATS[".onnx"].run(graph, {})
+    found = differences(run, branches, [torch.randn(20, 3, 7, 7)], branches.outputs)
+    assert len(found) == 2 * len(branches.names)
+    assert {name: value for name, value in found.items() if not value <= LIMIT} == {}
+    assert b"CustomOp" not in graph
+    assert b"paircaps::" not in graph, "no operator of this library"
