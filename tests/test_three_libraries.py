@@ -117,6 +117,7 @@ COMMANDS = [
     ["predict", "x", "y.png"],
     ["explain", "x", "-o", "y"],
     ["equivariance", "x"],
+    ["export", "x", "-o", "y.onnx"],
     ["serve", "x"],
     ["demo", "--out", "x"],
     ["reproduce", "table3", "--out", "x"],

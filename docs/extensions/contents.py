@@ -10,7 +10,7 @@ CONTENTS = {
     "README": {
         "Start": ["docs/capsules", "docs/tutorials/capsule-layer", "docs/tutorials/own-pictures", "docs/lesson"],
         "Guides": [
-            *("docs/training", "docs/fast-training", "docs/data", "docs/look-inside"),
+            *("docs/training", "docs/fast-training", "docs/data", "docs/look-inside", "docs/export"),
             *("docs/models", "docs/grid", "docs/segmentation", "docs/add-a-routing", "docs/plug-ins", "docs/streaming"),
         ],
         "Reference": [
@@ -26,7 +26,7 @@ CONTENTS = {
     "docs/api/README": {
         "": [
             *("paircaps", "functional", "layers", "votes", "routing", "models", "networks", "losses", "testing"),
-            *("data", "training", "explain", "errors"),
+            *("data", "training", "explain", "export", "errors"),
         ],
     },
     "results/README": {
@@ -45,7 +45,8 @@ CONTENTS = {
             *("bench/table1", "bench/layer", "bench/scaling", "bench/tiles", "bench/triton"),
             "Training speed <bench/train>",
             *("Precision <bench/train-precision>", "Profile <bench/train-profile>", "bench/channels_last"),
-            *("A busy machine <bench/busy>", "Data <bench/data>", "The page <bench/serve>"),
+            *("A busy machine <bench/busy>", "Data <bench/data>", "Exported networks <bench/export>"),
+            "The page <bench/serve>",
             "The page under attack <bench/serve-soak>",
         ],
     },

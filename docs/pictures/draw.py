@@ -333,6 +333,7 @@ UPPER_FLOOR = {
     "training/": "recipes,\nloop",
     "explain/": "look\ninside",
     "serve/": "a page to\ndraw on",
+    "export/": "ONNX,\nprograms",
     "bench/": "time and\nmemory",
     "paper/": "plan and\nreport",
     "cli/": "the\ncommands",
@@ -377,7 +378,7 @@ def draw_architecture() -> bytes:
     axis.axis("off")
     # the floors, upper one on top, and the direction of imports between them
     _floor(axis, 16, 16, 218, WARM, "Upper floor: everything with a command line")
-    _rooms(axis, UPPER_FLOOR, 7, 70, 148, WARM)
+    _rooms(axis, UPPER_FLOOR, 8, 70, 148, WARM)
     _arrow(axis, (1300, 234), (1300, 292))
     axis.text(1276, 263, "imports, never the other way", ha="right", va="center", fontsize=SMALL, color=QUIET)
     _floor(axis, 16, 292, 312, COLD, "Ground floor: the library (torch, numpy, safetensors)")

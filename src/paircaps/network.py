@@ -339,7 +339,7 @@ class Network(nn.Module):
         Returns:
             (..., J) in 0..1.
         """
-        return activation.clamp(0, 1) if self.certainty_kind == "activation" else activation.softmax(-1)
+        return activation.clamp(0.0, 1.0) if self.certainty_kind == "activation" else activation.softmax(-1)
 
     def predict(
         self, pictures: Picture | Iterable[Picture], *, fit: Fit | None = None, invert: bool | None = None

@@ -22,6 +22,7 @@ from paircaps.data.registry import FOLDER
 from paircaps.training.recipes import list_recipes, load_recipe
 
 NOT_RUN = {
+    "export": "takes seconds each, and --quantize a network that is trained to its end: tests/export",
     "serve": "runs until it is stopped: tests/cli/test_serve.py",
     "demo": "takes most of a minute: tests/paper/test_demo.py",
     "bench": "takes minutes: tests/bench",

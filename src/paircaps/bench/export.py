@@ -170,10 +170,10 @@ def as_markdown(result: dict[str, Any]) -> str:
         "",
         "`paircaps bench export`",
         "",
-        "Every model with random weights, exported as `paircaps export` does it ([how](../../docs/export.md)): greatest "
-        f"difference of any output from the original on {result['images']} glyphs, divided by the greatest value of that "
-        f"output if it is above 1 ({LIMIT:g} is allowed); size of the file; and milliseconds of a batch of "
-        f"{result['batch']} images with one thread, medians of {result['repeats']} repeats taken in turn. "
+        "Every model with random weights, exported as `paircaps export` does it ([how](../../docs/export.md)): "
+        f"greatest difference of any output from the original on {result['images']} glyphs, divided by the greatest "
+        f"value of that output if it is above 1 ({LIMIT:g} is allowed); size of the file; and milliseconds of a batch "
+        f"of {result['batch']} images with one thread, medians of {result['repeats']} repeats taken in turn. "
         f"{machine_line(result['machine'])}.",
         "",
         *markdown_table(_HEADER, [_model_cells(row) for row in result["models"]]),

@@ -22,6 +22,7 @@ from paircaps.export.graphs import (
     decoder_program,
     network_program,
     quiet_exporter,
+    refused,
     require_decoder,
 )
 from paircaps.export.onnx_files import METADATA_KEY, PACKAGES, onnx_decoder, onnx_graph
@@ -121,7 +122,8 @@ class Onnx(Format):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = torch.get_num_threads()
         options.log_severity_level = 3  # errors alone
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        with refused("ONNX Runtime refuses the graph"):
+            session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         names = [value.name for value in session.get_inputs()]
 
         def run(*inputs: Tensor) -> tuple[Tensor, ...]:

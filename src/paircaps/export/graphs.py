@@ -135,7 +135,7 @@ def traced(module: nn.Module, inputs: dict[str, Tensor]) -> ExportedProgram:
     """Trace a module whose inputs all have the batch as their first axis."""
     batch = Dim(BATCH, min=1)
     shapes = {name: {0: batch} for name in inputs}
-    with quiet_exporter(), torch.no_grad(), refused("torch.export"):
+    with quiet_exporter(), torch.no_grad(), refused("torch.export cannot translate this network"):
         return torch.export.export(module.eval(), tuple(inputs.values()), dynamic_shapes=shapes)
 
 
@@ -149,11 +149,11 @@ def quiet_exporter() -> Iterator[None]:
 
 
 @contextmanager
-def refused(exporter: str) -> Iterator[None]:
-    """Turn any failure of an exporter of PyTorch into a sentence: layers of a plug-in may do what none can translate.
+def refused(what: str) -> Iterator[None]:
+    """Turn any failure of PyTorch or ONNX Runtime into a sentence: layers of a plug-in may do what cannot be translated.
 
     Args:
-        exporter: its name.
+        what: beginning of the sentence, to which the reason is added.
     """
     try:
         yield
@@ -165,4 +165,4 @@ def refused(exporter: str) -> Iterator[None]:
             cause = cause.__cause__
         lines = str(cause).strip().splitlines()
         reason = f"{type(cause).__name__}: {lines[0]}" if lines else type(cause).__name__
-        raise PaircapsError(f"{exporter} cannot translate this network: {reason}") from error
+        raise PaircapsError(f"{what}: {reason}") from error

@@ -77,7 +77,7 @@ def as_onnx(program: ExportedProgram, outputs: Sequence[str], facts: Mapping[str
         outputs: names of its outputs.
         facts: metadata, as JSON has them.
     """
-    with quiet_exporter(), _quiet_log(), refused("torch.onnx"):
+    with quiet_exporter(), _quiet_log(), refused("torch.onnx cannot translate this network"):
         translated = torch.onnx.export(
             program, dynamo=True, output_names=list(outputs), opset_version=OPSET, verbose=False
         )

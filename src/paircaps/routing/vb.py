@@ -111,7 +111,7 @@ def _vb(votes: Tensor, activation: Tensor | None, iterations: int) -> tuple[Post
 
 def _assigned(R: Tensor, activation: Tensor | None) -> Tensor:
     """The part of each child that a parent gets, r, (..., I, J)."""
-    return R if activation is None else R * activation.clamp(0, 1).unsqueeze(-1)
+    return R if activation is None else R * activation.clamp(0.0, 1.0).unsqueeze(-1)
 
 
 def _posterior(V: Tensor, r: Tensor) -> Posterior:
