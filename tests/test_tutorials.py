@@ -33,7 +33,7 @@ def run_notebook(name, folder):
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     outputs = [output for cell in cells for output in cell.outputs]
     assert [output.text for output in outputs if output.get("name") == "stderr"] == []
-    own = {"ruff.toml", ".ipynb_checkpoints", *(path.name for path in NOTEBOOKS)}
+    own = {"ruff.toml", ".ruff_cache", ".ipynb_checkpoints", *(path.name for path in NOTEBOOKS)}
     left = [path.name for path in folder.iterdir() if path.name not in own]
     assert left == [], "a tutorial leaves nothing in the reader's folder"
     return {cell.id: "".join(output.get("text", "") for output in cell.outputs) for cell in cells}
