@@ -12,7 +12,8 @@ from serve.board import EMPTY, SEVEN, answered, bars, drawn, move, quiet, stroke
 from serve.pictures import as_file, cut_out, seven, sixteen_bit, turned_by_exif
 
 import paircaps
-from paircaps.pictures import Fitting, decode_fitted
+from paircaps.explain import agreement
+from paircaps.pictures import Fitting, PictureSource, decode_fitted
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -114,8 +115,14 @@ def test_a_picture_is_taken_as_python_takes_it(open_page, page_networks, tmp_pat
     assert lengths == pytest.approx(list(expected.certainties.values()), abs=1e-5)
     for name in page_networks:
         asked = [base64.b64encode((tmp_path / "paper.png").read_bytes()).decode(), name]
-        in_python = paircaps.load(page_networks[name]).predict(tmp_path / "paper.png")
-        assert page.evaluate(PREDICT, asked) == pytest.approx(in_python.activations, rel=1e-4, abs=1e-6)
+        network, answer = paircaps.load(page_networks[name]), page.evaluate(PREDICT, asked)
+        in_python = network.predict(tmp_path / "paper.png")
+        assert answer["activations"] == pytest.approx(in_python.activations, rel=1e-4, abs=1e-6)
+        if answer["agreement"]:
+            image = network.read_picture(PictureSource("paper", (tmp_path / "paper.png").read_bytes)).image
+            shares = agreement(network, image[None], network.classes.index(answer["looked_at"])).map[0]
+            assert np.array(answer["agreement"]["shares"]) == pytest.approx(shares.numpy(), rel=1e-3, abs=1e-6)
+        assert (answer["agreement"] is None) == (name == "masks")
     assert page.locator("#invert").is_checked(), "dark on light is inverted"
     page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": b"only text"})
     page.wait_for_selector("#problem:not([hidden])")
@@ -127,7 +134,7 @@ PREDICT = """async ([content, name]) => {
     const bytes = Uint8Array.from(atob(content), (letter) => letter.charCodeAt(0));
     const model = (await answers.models()).models.find((one) => one.name === name);
     const asked = { model, picture: new Blob([bytes]), label: null, invert: null, compare: false };
-    return (await answers.predict(asked)).activations;
+    return await answers.predict(asked);
 }"""
 
 PREPARE = """async ([content, model, invert]) => {
