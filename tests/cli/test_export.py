@@ -19,7 +19,7 @@ def test_a_file_and_the_greatest_difference_are_printed(run, tmp_path):
     assert second == f"{tmp_path}/x.json: 1 kB"
     assert third == (
         "greatest difference from the network on 8 images of glyphs: activation 0.0e+00, probability 0.0e+00, "
-        "pose 0.0e+00, 0.0001 allowed"
+        "pose 0.0e+00, 0.0001 allowed; the same classes in 8"
     )
 
 
@@ -28,7 +28,7 @@ def test_json_has_all_of_it(run, tmp_path):
     facts = json.loads(said)
     assert code == 0
     assert set(facts["files"]) == {f"{tmp_path}/x.safetensors", f"{tmp_path}/x.json"}
-    assert (facts["images"], facts["source"], facts["score"]) == (8, "glyphs", None)
+    assert (facts["images"], facts["same"], facts["source"], facts["score"]) == (8, 8, "glyphs", None)
     assert facts["network"]["pose"] == 0
 
 
@@ -38,7 +38,7 @@ def test_options_reach_the_export(run, tmp_path, monkeypatch):
     def export_network(folder, path, **options):
         given.update(options, folder=folder, path=path)
         score = Score("accuracy", 90.0, 89.95, 1000, "glyphs")
-        return ExportReport({path: 2_000_000}, {"pose": 0.01}, {"image": 1e-6}, 5, "glyphs", score)
+        return ExportReport({path: 2_000_000}, {"pose": 0.01}, {"image": 1e-6}, 5, 4, "glyphs", score)
 
     monkeypatch.setattr(cli_export, "export_network", export_network)
     words = ["--with-decoder", "--quantize", "--images", 5, "--data-dir", tmp_path]
@@ -47,7 +47,9 @@ def test_options_reach_the_export(run, tmp_path, monkeypatch):
     expected = {"with_decoder": True, "quantize": True, "samples": 5, "data_dir": tmp_path}
     assert given == {**expected, "folder": OLD, "path": tmp_path / "x.onnx"}
     assert said.splitlines()[0].endswith("x.onnx: 2.0 MB")
-    assert said.splitlines()[1].endswith("images of glyphs: pose 1.0e-02"), "no bound is named for rounded weights"
+    assert said.splitlines()[1].endswith("images of glyphs: pose 1.0e-02; the same classes in 4"), (
+        "no bound is named for rounded weights"
+    )
     assert said.splitlines()[2] == "of the decoder: image 1.0e-06, 0.0001 allowed"
     assert "accuracy 89.95 %, of the original 90.00 %, on 1,000 test images of glyphs, 0.1 points less" in said
 

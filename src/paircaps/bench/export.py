@@ -19,7 +19,7 @@ from paircaps._utils.text_tables import markdown_table
 from paircaps._utils.words import Say, as_size
 from paircaps.bench.timing import interleaved, silent
 from paircaps.data import load_dataset
-from paircaps.export.compare import LIMIT, differences
+from paircaps.export.compare import LIMIT, differences, outputs
 from paircaps.export.formats import FORMATS, Format, Trained
 from paircaps.export.graphs import Answers, output_names, traced
 from paircaps.export.onnx_files import as_onnx
@@ -100,11 +100,12 @@ def _bench_model(name: str, repeats: int, say: Say) -> dict[str, Any]:
         save_model(Path(folder), network, {})
         trained = Trained(Path(folder), load(folder), read_metadata(Path(folder)))
         answers = Answers(trained.network)
+        original = outputs(answers, [images])
         for ending in ENDINGS:
             form: Format = FORMATS[ending]
             files = form.network_files(trained)
             runs[ending] = form.run(files[ending], files)
-            found = differences(runs[ending], answers, [images], output_names(network))
+            found = differences(outputs(runs[ending], [images]), original, output_names(network))
             row[ending] = {"difference": max(found.values()), "outputs": found, "bytes": len(files[ending])}
     batch = images[:BATCH]
     with torch.no_grad():
@@ -153,7 +154,8 @@ def _bench_layers(routing: str, say: Say) -> dict[str, Any]:
     names = [f"{layer} {part}" for layer in LAYERS for part in ("pose", "activation")]
     program = traced(module, {"children": children[:2], "activation": activation[:2]})
     run = FORMATS[".onnx"].run(as_onnx(program, names, {}), {})
-    found = differences(run, module, [children, activation], names)
+    inputs = [children, activation]
+    found = differences(outputs(run, inputs), outputs(module, inputs), names)
     return {
         "routing": routing,
         **{layer: max(found[f"{layer} pose"], found[f"{layer} activation"]) for layer in LAYERS},

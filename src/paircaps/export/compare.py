@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 import torch
@@ -45,27 +46,32 @@ def greatest_difference(ours: Tensor, original: Tensor) -> float:
     return float((ours - original).abs().max() / original.abs().max().clamp_min(1))
 
 
-def differences(ours: Run, original: Run, inputs: Sequence[Tensor], names: Sequence[str]) -> dict[str, float]:
-    """Greatest difference of each output over many inputs, by its name.
+def outputs(run: Run, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Outputs of an exported file or of a network for many inputs, which it is given in batches of several sizes.
 
     Args:
-        ours: the exported file.
-        original: the network.
-        inputs: inputs of both, (N, ...) each, which they are given in batches of several sizes.
-        names: names of the outputs.
+        run: what is run.
+        inputs: its inputs, (N, ...) each.
     """
     sizes = [*BATCHES, *[_AT_ONCE] * (len(inputs[0]) // _AT_ONCE + 1)]
-    pairs: list[list[tuple[Tensor, Tensor]]] = [[] for _ in names]
-    first = 0
+    found: list[tuple[Tensor, ...]] = []
     with torch.no_grad():
-        for size in sizes:
+        for first, size in zip(accumulate(sizes, initial=0), sizes, strict=False):
             batch = [value[first : first + size] for value in inputs]
-            first += size
             if len(batch[0]):
-                for pair, mine, its in zip(pairs, ours(*batch), original(*batch), strict=True):
-                    pair.append((mine, its))
-    joined = ([torch.cat(part) for part in zip(*pair, strict=True)] for pair in pairs)
-    return {name: greatest_difference(*both) for name, both in zip(names, joined, strict=True)}
+                found.append(run(*batch))
+    return tuple(torch.cat(parts) for parts in zip(*found, strict=True))
+
+
+def differences(ours: Sequence[Tensor], original: Sequence[Tensor], names: Sequence[str]) -> dict[str, float]:
+    """Greatest difference of each output, by its name.
+
+    Args:
+        ours: outputs of an exported file.
+        original: outputs of the network.
+        names: their names.
+    """
+    return {name: greatest_difference(*both) for name, *both in zip(names, ours, original, strict=True)}
 
 
 # --- images ----------------------------------------------------------------------------------------------------------

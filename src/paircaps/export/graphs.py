@@ -150,7 +150,7 @@ def quiet_exporter() -> Iterator[None]:
 
 @contextmanager
 def refused(what: str) -> Iterator[None]:
-    """Turn any failure of PyTorch or ONNX Runtime into a sentence: layers of a plug-in may do what cannot be translated.
+    """Turn any failure of PyTorch or ONNX Runtime into a sentence: a plug-in may do what cannot be translated.
 
     Args:
         what: beginning of the sentence, to which the reason is added.

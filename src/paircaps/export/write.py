@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,11 +15,13 @@ from paircaps._utils.extras import require_extra
 from paircaps._utils.files import write_together
 from paircaps._utils.words import as_size
 from paircaps.errors import DataError, PaircapsError, os_data_error
-from paircaps.export.compare import LIMIT, MOST_LOSS, Samples, Score, differences, load_samples, score
+from paircaps.export.compare import LIMIT, MOST_LOSS, Samples, Score, differences, load_samples, outputs, score
 from paircaps.export.formats import DECODER, FORMATS, Files, Format, Trained
 from paircaps.export.graphs import DECODER_OUTPUTS, Answers, Drawings, output_names, require_decoder
+from paircaps.losses import is_right
 from paircaps.model_files import FORMAT as MODEL_FORMAT
 from paircaps.model_files import load, read_metadata
+from paircaps.network import most_active
 
 IMAGES = 256
 """Images that an export is compared on unless another number is given."""
@@ -36,6 +37,7 @@ class ExportReport:
             output if it is above 1; of an export in 8 bits too, for which no bound is set.
         decoder: the same of the decoder's output; empty if the decoder was not asked for.
         images: number of images that the two were compared on.
+        same: number of them of which both say the same class, or the same two.
         source: name of their dataset.
         score: accuracy of an export in 8 bits and of the original; None of other exports.
     """
@@ -44,6 +46,7 @@ class ExportReport:
     network: dict[str, float]
     decoder: dict[str, float]
     images: int
+    same: int
     source: str
     score: Score | None = None
 
@@ -57,7 +60,7 @@ class ExportReport:
         allowed = "" if self.score is not None else f", {LIMIT:g} allowed"
         lines.append(
             f"greatest difference from the network on {self.images:,} images of {self.source}: "
-            f"{_listed(self.network)}{allowed}"
+            f"{_listed(self.network)}{allowed}; the same classes in {self.same:,}"
         )
         if self.decoder:
             lines.append(f"of the decoder: {_listed(self.decoder)}, {LIMIT:g} allowed")
@@ -111,21 +114,25 @@ def export_network(
     images = load_samples(trained.network, folder, samples, data_dir)
 
     # the network
+    names = output_names(trained.network)
+    original = outputs(Answers(trained.network), [images.images])
     files = form.network_files(trained)
-    network = _network_differences(form, files, trained, images)
-    require_near(network, path, "the network", images)
+    answers = outputs(form.run(files[form.ending], files), [images.images])
+    require_near(differences(answers, original, names), path, "the network", images)
     found = None
     if quantize:
         files = form.rounded_files(trained, files)
-        found = score(trained.network, folder, form.run(files[form.ending], files), data_dir)
+        run = form.run(files[form.ending], files)
+        found = score(trained.network, folder, run, data_dir)
         if found.loss > MOST_LOSS + 1e-9:
             raise PaircapsError(f"{path}: not written: 8-bit weights cost more than {MOST_LOSS} points: {found}")
-        network = _network_differences(form, files, trained, images)
+        answers = outputs(run, [images.images])
+    same = _same_labels(answers[0], original[0], trained.network.spec.labels_per_image)
 
     # the decoder
     decoder: dict[str, float] = {}
     if with_decoder and (drawn := form.decoder_files(trained)):
-        decoder = decoder_differences(form, drawn, trained, images)
+        decoder = decoder_differences(form, drawn, trained, original[2])
         require_near(decoder, path, "the decoder", images)
         files = {**files, **drawn}
 
@@ -135,7 +142,8 @@ def export_network(
     except OSError as error:
         raise os_data_error("write", error.filename or path, error) from None
     sizes = {name: len(content) for name, content in written.items()}
-    return ExportReport(sizes, network, decoder, len(images.images), images.source, found)
+    network = differences(answers, original, names)
+    return ExportReport(sizes, network, decoder, len(images.images), same, images.source, found)
 
 
 def _format(path: Path) -> Format:
@@ -174,20 +182,17 @@ def _require_own_json(path: Path) -> None:
         raise DataError(f"{path}: would be replaced, and does not describe a network of paircaps: give another name")
 
 
-def _network_differences(form: Format, files: Files, trained: Trained, images: Samples) -> dict[str, float]:
-    run = form.run(files[form.ending], files)
-    return differences(run, Answers(trained.network), [images.images], output_names(trained.network))
-
-
-def decoder_differences(form: Format, files: Files, trained: Trained, images: Samples) -> dict[str, float]:
-    """Greatest difference of images drawn from the poses of the samples, of all classes in turn."""
+def decoder_differences(form: Format, files: Files, trained: Trained, pose: Tensor) -> dict[str, float]:
+    """Greatest difference of images drawn from poses (N, J, K), of all classes in turn."""
     (content,) = files.values()
-    with torch.no_grad():
-        pose = torch.cat([Answers(trained.network)(few)[2] for few in images.images.split(64)])
-    label = torch.arange(len(pose)) % pose.shape[1]
-    inputs: Sequence[Tensor] = (pose, label)
+    inputs = [pose, torch.arange(len(pose)) % pose.shape[1]]
     original = Drawings(require_decoder(trained.network))
-    return differences(form.run(content, files), original, inputs, DECODER_OUTPUTS)
+    return differences(outputs(form.run(content, files), inputs), outputs(original, inputs), DECODER_OUTPUTS)
+
+
+def _same_labels(one: Tensor, other: Tensor, count: int) -> int:
+    """Number of images whose ``count`` most active classes are the same in two tensors of activations, (N, J)."""
+    return int(is_right(one, most_active(other, count)).sum())
 
 
 def require_near(found: dict[str, float], path: Path, what: str, images: Samples) -> None:
