@@ -203,11 +203,18 @@ def weight_bytes(path):
 
 
 def test_rounding_that_costs_accuracy_is_refused_with_the_numbers(tmp_path, monkeypatch):
-    monkeypatch.setattr(write, "MOST_LOSS", -5)
+    original = write.Answers(load(OLD))
+
+    def run(self, content, files):
+        return lambda images: tuple(part.flip(-1) if content == b"wrong" else part for part in original(images))
+
+    monkeypatch.setattr(Onnx, "network_files", lambda *_: {".onnx": b"right"})
+    monkeypatch.setattr(Onnx, "rounded_files", lambda *_: {".onnx": b"wrong"})
+    monkeypatch.setattr(Onnx, "run", run)
     with pytest.raises(
-        PaircapsError, match=r"cost more than -5 points: accuracy \d+.\d\d %, of the original \d\d.\d\d"
+        PaircapsError, match=r"cost more than 0.1 points: accuracy \d+.\d\d %, of the original \d\d.\d\d"
     ):
-        export_network(OLD, tmp_path / "x.pt2", quantize=True, samples=20)
+        export_network(OLD, tmp_path / "x.onnx", quantize=True, samples=20)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,5 +1,7 @@
 """Every routing and every kind of layer gives an ONNX graph that does what it does."""
 
+from contextlib import suppress
+
 import pytest
 import torch
 from export.branches import Branches, layers
@@ -14,14 +16,18 @@ pytest.importorskip("onnxscript")
 
 
 def every_routing():
-    """A layer with each routing, which streams where it can."""
-    found = {}
-    for name in list_routings():
-        try:
-            found[name] = CapsuleLayer((4, 4, 4), 3, pose_dim=4, routing=name, streaming=True)
-        except ValueError:  # one that needs all votes
-            found[name] = CapsuleLayer((4, 4, 4), 3, pose_dim=4, routing=name)
-    return found
+    """A layer with each routing, which streams where it can, and iterates twice where it does."""
+    return {name: layer(name) for name in list_routings()}
+
+
+def layer(routing):
+    for options in ({"iterations": 2}, {}):
+        for streaming in (True, "auto"):  # some need all votes
+            with suppress(TypeError, ValueError):
+                return CapsuleLayer(
+                    (4, 4, 4), 3, pose_dim=4, routing=routing, streaming=streaming, routing_options=options
+                )
+    raise AssertionError(routing)
 
 
 @pytest.mark.parametrize("build", [every_routing, layers])

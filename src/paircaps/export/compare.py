@@ -146,20 +146,30 @@ class Score:
         )
 
 
-def score(network: Network, folder: Path, run: Run, root: Path | None = None) -> Score:
-    """Accuracy of a network and of its export on all test images of its run, one view of each.
+def load_test_images(network: Network, folder: Path, root: Path | None = None) -> ImageDataset:
+    """All test images of a run.
 
     Args:
         network: the network.
         folder: where its run is.
-        run: the exported file.
         root: folder that is searched first for datasets.
 
     Raises:
-        PaircapsError: if the test images are not there, or do not fit.
+        PaircapsError: if they are not there, or do not fit.
     """
     dataset = own_dataset(folder, root=root)
     require_fitting(network, dataset)
+    return dataset
+
+
+def score(network: Network, dataset: ImageDataset, run: Run) -> Score:
+    """Accuracy of a network and of its export, one view of each image.
+
+    Args:
+        network: the network.
+        dataset: its test images.
+        run: the exported file.
+    """
     measure = _mean_iou if network.has_masks else _accuracy
     original, exported = measure(Answers(network), dataset, network), measure(run, dataset, network)
     metric = "mean IoU" if network.has_masks else "accuracy"

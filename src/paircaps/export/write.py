@@ -15,7 +15,17 @@ from paircaps._utils.extras import require_extra
 from paircaps._utils.files import write_together
 from paircaps._utils.words import as_size
 from paircaps.errors import DataError, PaircapsError, os_data_error
-from paircaps.export.compare import LIMIT, MOST_LOSS, Samples, Score, differences, load_samples, outputs, score
+from paircaps.export.compare import (
+    LIMIT,
+    MOST_LOSS,
+    Samples,
+    Score,
+    differences,
+    load_samples,
+    load_test_images,
+    outputs,
+    score,
+)
 from paircaps.export.formats import DECODER, FORMATS, Files, Format, Trained
 from paircaps.export.graphs import DECODER_OUTPUTS, Answers, Drawings, output_names, require_decoder
 from paircaps.losses import is_right
@@ -111,6 +121,7 @@ def export_network(
     trained = Trained(folder, load(folder), metadata)
     if with_decoder:
         require_decoder(trained.network)
+    tested = load_test_images(trained.network, folder, data_dir) if quantize else None
     images = load_samples(trained.network, folder, samples, data_dir)
 
     # the network
@@ -120,10 +131,10 @@ def export_network(
     answers = outputs(form.run(files[form.ending], files), [images.images])
     require_near(differences(answers, original, names), path, "the network", images)
     found = None
-    if quantize:
+    if tested is not None:
         files = form.rounded_files(trained, files)
         run = form.run(files[form.ending], files)
-        found = score(trained.network, folder, run, data_dir)
+        found = score(trained.network, tested, run)
         if found.loss > MOST_LOSS + 1e-9:
             raise PaircapsError(f"{path}: not written: 8-bit weights cost more than {MOST_LOSS} points: {found}")
         answers = outputs(run, [images.images])
