@@ -26,6 +26,7 @@ MODULES = [
     *("paircaps.pictures", "paircaps.losses", "paircaps.testing"),
     *("paircaps.data", "paircaps.training", "paircaps.training.recipes", "paircaps.training.recipe"),
     *("paircaps.training.compare", "paircaps.explain", "paircaps.explain.plots", "paircaps.errors"),
+    "paircaps.export",
 ]
 """Modules with public names."""
 

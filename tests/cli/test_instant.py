@@ -29,6 +29,7 @@ GROUPS = {
         "channels-last",
         "tiles",
         "triton",
+        "export",
         "busy",
         "serve",
     ),
