@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format docs clean
+.PHONY: demo test lint format docs release-check clean
 
 demo: $(VENV)/.installed
 	$(BIN)/paircaps demo
@@ -24,6 +24,11 @@ docs: $(VENV)/.installed-dev
 	rm -rf build/site
 	PATH="$(CURDIR)/$(BIN):$$PATH" OMP_NUM_THREADS=1 $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going \
 		--doctree-dir build/doctrees --fresh-env -c docs . build/site
+
+# What a release publishes, in build/dist: a wheel and an sdist that install into a clean environment and work there. In a
+# release TAG is its tag, which must be v and the version.
+release-check: $(VENV)/.installed-dev
+	$(BIN)/python .ci/release_check.py $(if $(TAG),--tag "$(TAG)")
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .

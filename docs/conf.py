@@ -33,7 +33,7 @@ include_patterns = [
     "results/*.md",
     "results/**/*.md",
 ]
-exclude_patterns = ["docs/extensions/**", "docs/conf.py", "docs/**/.ipynb_checkpoints"]
+exclude_patterns = ["weights/**", "src/**", "docs/extensions/**", "docs/conf.py", "docs/**/.ipynb_checkpoints"]
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",

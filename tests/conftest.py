@@ -8,6 +8,10 @@ from forks import Forks
 from paircaps.data import registry
 from paircaps.votes.kernels import choice
 from paircaps.votes.kernels.native import library_problem
+from paircaps.votes.kernels.native_build import cache_folders
+
+# Tests whose commands have a cache of their own share the compiled kernel: it takes seven seconds to build.
+os.environ.setdefault("PAIRCAPS_CACHE", str(cache_folders()[0]))
 
 
 @pytest.fixture(autouse=True)

@@ -12,10 +12,10 @@ import paircaps
 SOURCE = Path(paircaps.__file__).parent
 # each room may import from the rooms before it
 GROUND_FLOOR = [
-    *("errors", "_utils", "pictures", "functional", "routing", "votes", "layers", "models", "testing"),
-    *("network", "model_files", "losses"),
+    *("errors", "_utils", "pretrained", "model_card", "pictures", "functional", "routing", "votes", "layers"),
+    *("models", "testing", "network", "model_files", "hub", "losses"),
 ]
-UPPER_FLOOR = ["data", "training", "explain", "serve", "export", "bench", "paper", "cli", "__main__"]
+UPPER_FLOOR = ["data", "training", "explain", "shipping", "serve", "export", "bench", "paper", "cli", "__main__"]
 ORDER = GROUND_FLOOR + UPPER_FLOOR
 LIBRARIES = {"torch", "numpy", "safetensors"}
 # import matplotlib when a figure is drawn, which only the upper floor does, and Pillow when a picture is given
@@ -23,6 +23,7 @@ WHEN_USED = {
     SOURCE / "_utils" / "figures.py": {"matplotlib"},
     SOURCE / "pictures.py": {"PIL"},
     SOURCE / "network.py": {"PIL"},
+    SOURCE / "hub.py": {"huggingface_hub"},
     SOURCE / "votes" / "kernels" / "triton_code.py": {"triton"},
 }
 FILES = sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")

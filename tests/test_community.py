@@ -17,6 +17,7 @@ GUIDE = ROOT / "CONTRIBUTING.md"
 PULL_REQUEST = GITHUB / "PULL_REQUEST_TEMPLATE.md"
 FORMS = sorted(path for path in (GITHUB / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml")
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
+CI, PUBLISH = (GITHUB / "workflows" / name for name in ("ci.yml", "publish.yml"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -132,15 +133,54 @@ def test_a_workflow_may_do_little_and_not_for_long(path):
     assert workflow["concurrency"]["group"]
     used = [step["uses"] for step in steps(workflow) if "uses" in step]
     assert used
-    assert all(re.fullmatch(r"actions/[\w-]+@v\d+", action) for action in used)
+    foreign = {action for action in used if not re.fullmatch(r"actions/[\w-]+@v\d+", action)}
+    assert foreign == ({"pypa/gh-action-pypi-publish@release/v1"} if path == PUBLISH else set())
 
 
 def test_the_python_versions_that_the_package_names_are_tested():
-    tested = read_yaml(GITHUB / "workflows" / "ci.yml")["jobs"]["test"]["strategy"]["matrix"]["python"]
+    tested = read_yaml(CI)["jobs"]["test"]["strategy"]["matrix"]["python"]
     named = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
     assert PROJECT["requires-python"] == f">={tested[0]}"
     assert named
     assert set(named) <= set(tested)
+
+
+@pytest.fixture
+def publish():
+    return read_yaml(PUBLISH)
+
+
+def test_tags_alone_are_published_and_one_at_a_time(publish):
+    assert publish[True] == {"push": {"tags": ["v*"]}}  # YAML takes the key "on" for true
+    assert publish["concurrency"]["cancel-in-progress"] is False
+
+
+def test_what_is_published_has_been_checked_and_is_of_the_tag(publish):
+    jobs = publish["jobs"]
+    assert {name: job.get("needs", []) for name, job in jobs.items()} == {
+        "build": [],
+        "pypi": ["build"],
+        "release": ["pypi"],
+    }
+    assert targets_on(PUBLISH) == {"release-check"}
+    assert 'make release-check TAG="$GITHUB_REF_NAME"' in code_on(PUBLISH)
+    taken = {
+        name: [step["with"] for step in job["steps"] if "-artifact@" in step.get("uses", "")]
+        for name, job in jobs.items()
+    }
+    assert taken["build"] == [{"name": "dist", "path": "build/dist", "if-no-files-found": "error"}]
+    assert taken["pypi"] == taken["release"] == [{"name": "dist", "path": "dist"}]
+
+
+def test_pypi_trusts_one_job_of_the_workflow_and_no_secret_is_stored(publish):
+    rights = {name: job["permissions"] for name, job in publish["jobs"].items() if "permissions" in job}
+    assert rights == {"pypi": {"id-token": "write"}, "release": {"contents": "write"}}
+    assert publish["jobs"]["pypi"]["environment"] == {"name": "pypi", "url": f"https://pypi.org/p/{PROJECT['name']}"}
+    (upload,) = [step for step in publish["jobs"]["pypi"]["steps"] if step["uses"].startswith("pypa/")]
+    assert set(upload) == {"uses"}  # a password would stand in "with"
+    assert "secrets." not in PUBLISH.read_text()
+    # code of this repository runs in the job that may publish nothing
+    assert not [step for step in publish["jobs"]["pypi"]["steps"] if "run" in step]
 
 
 # --- make ------------------------------------------------------------------------------------------------------------
@@ -184,7 +224,7 @@ def test_the_guide_names_every_target_that_is_no_file(targets):
 
 
 def test_github_runs_what_must_be_green_here():
-    called = set.union(*map(targets_on, WORKFLOWS))
+    called = targets_on(CI)
     assert {target for target in targets_on(ROOT / ".ci" / "run") if "/" not in target} <= called
     assert called == {"lint", "test", "docs"}
 

@@ -8,6 +8,7 @@ import resource
 import shutil
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import torch
 
 import paircaps
 from paircaps.errors import ModelFileError
+from paircaps.layers import CapsuleLayer, ConvCapsuleLayer, MapCapsuleLayer
 from paircaps.model_files import load_without_weights, save_model
 from paircaps.models import ImageModel
 from paircaps.network import Network, NetworkSpec, Preparation
@@ -288,8 +290,24 @@ def everything(network):
     }
 
 
-@pytest.mark.parametrize("routing", paircaps.list_routings())
-@pytest.mark.parametrize("model", paircaps.list_models())
+SMALL = ("capsnet-light", "deepcaps-light", "em-capsnet-small", "resnet-caps-grid-small", "resnet-caps-small")
+"""A network with each kind of capsule layer."""
+
+MODELS_AND_ROUTINGS = sorted(
+    {*((model, "fm") for model in paircaps.list_models()), *product(SMALL, paircaps.list_routings())}
+)
+"""Every model, and every routing in every kind of capsule layer; pooling twins have no routing."""
+
+
+def test_every_model_and_every_routing_is_among_the_networks():
+    models, routings = zip(*MODELS_AND_ROUTINGS, strict=True)
+    assert set(models) == set(paircaps.list_models()) > set(SMALL)
+    assert set(routings) == set(paircaps.list_routings())
+    kinds = {type(layer) for name in SMALL for layer in paircaps.create_model(name).modules()}
+    assert kinds >= {CapsuleLayer, ConvCapsuleLayer, MapCapsuleLayer}
+
+
+@pytest.mark.parametrize(("model", "routing"), MODELS_AND_ROUTINGS)
 def test_every_network_comes_back_bit_for_bit(tmp_path, model, routing):
     decoder = "deconv" if routing == "fm" else "dense"
     arguments = {"num_classes": 3, "in_channels": 1, "image_size": 24, "routing": routing, "norm_momentum": 0.3}

@@ -10,7 +10,8 @@ CONTENTS = {
     "README": {
         "Start": ["docs/capsules", "docs/tutorials/capsule-layer", "docs/tutorials/own-pictures", "docs/lesson"],
         "Guides": [
-            *("docs/training", "docs/fast-training", "docs/data", "docs/look-inside", "docs/export"),
+            *("docs/training", "docs/fast-training", "docs/data", "docs/weights", "docs/look-inside"),
+            *("docs/static-page", "docs/export"),
             *("docs/models", "docs/grid", "docs/segmentation", "docs/add-a-routing", "docs/plug-ins", "docs/streaming"),
         ],
         "Reference": [

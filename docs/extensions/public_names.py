@@ -22,9 +22,11 @@ import paircaps
 MODULES = [
     "paircaps",
     *("paircaps.functional", "paircaps.layers", "paircaps.votes", "paircaps.routing", "paircaps.models"),
-    *("paircaps.network", "paircaps.model_files", "paircaps.pictures", "paircaps.losses", "paircaps.testing"),
+    *("paircaps.network", "paircaps.model_files", "paircaps.pretrained", "paircaps.model_card", "paircaps.hub"),
+    *("paircaps.pictures", "paircaps.losses", "paircaps.testing"),
     *("paircaps.data", "paircaps.training", "paircaps.training.recipes", "paircaps.training.recipe"),
     *("paircaps.training.compare", "paircaps.explain", "paircaps.explain.plots", "paircaps.errors"),
+    "paircaps.export",
 ]
 """Modules with public names."""
 

@@ -46,6 +46,9 @@ WIDTH = 1600
 TITLE, TEXT, SMALL = 22, 18, 15
 """Sizes of text in points, on a picture 13⅓ inches wide."""
 
+LETTER = 14.9
+"""Width in pixels of a letter of the small text, of those that are equally wide."""
+
 QUIET, TRACK = "#767676", "#ececec"
 """Colours of what is less important, and of the empty part of a bar."""
 
@@ -332,6 +335,7 @@ UPPER_FLOOR = {
     "data/": "datasets,\nloader",
     "training/": "recipes,\nloop",
     "explain/": "look\ninside",
+    "shipping.py": "runs to\nweights",
     "serve/": "a page to\ndraw on",
     "export/": "ONNX,\nprograms",
     "bench/": "time and\nmemory",
@@ -342,6 +346,8 @@ UPPER_FLOOR = {
 GROUND_FLOOR = {
     "errors.py": "for the user",
     "_utils/": "small helpers",
+    "pretrained.py": "trained networks",
+    "model_card.py": "their cards",
     "functional.py": "the equations",
     "routing/": "votes → parents",
     "votes/": "children → votes",
@@ -351,6 +357,7 @@ GROUND_FLOOR = {
     "pictures.py": "files → tensors",
     "network.py": "model + classes",
     "model_files.py": "save, load",
+    "hub.py": "share them",
     "losses/": "the objective",
 }
 
@@ -371,21 +378,21 @@ PATH = [
 
 def draw_architecture() -> bytes:
     """Draw the two floors with their rooms, and the path of an image with the file of each step."""
-    height = 1136
+    height = 1262
     figure = _figure(SLIDE[0] * height / WIDTH)
     axis = figure.add_axes((0, 0, 1, 1))
     axis.set(xlim=(0, WIDTH), ylim=(height, 0))
     axis.axis("off")
     # the floors, upper one on top, and the direction of imports between them
     _floor(axis, 16, 16, 218, WARM, "Upper floor: everything with a command line")
-    _rooms(axis, UPPER_FLOOR, 8, 70, 148, WARM)
+    _rooms(axis, UPPER_FLOOR, 9, 70, 148, WARM)
     _arrow(axis, (1300, 234), (1300, 292))
     axis.text(1276, 263, "imports, never the other way", ha="right", va="center", fontsize=SMALL, color=QUIET)
-    _floor(axis, 16, 292, 312, COLD, "Ground floor: the library (torch, numpy, safetensors)")
-    _rooms(axis, GROUND_FLOOR, 6, 346, 116, COLD)
+    _floor(axis, 16, 292, 438, COLD, "Ground floor: the library (torch, numpy, safetensors)")
+    _rooms(axis, GROUND_FLOOR, 5, 346, 116, COLD)
     # the path of an image, in the colours of the floors
-    axis.text(30, 672, "The path of an image", fontsize=TEXT, color=INK, va="center", weight="bold")
-    _path(axis, 716)
+    axis.text(30, 798, "The path of an image", fontsize=TEXT, color=INK, va="center", weight="bold")
+    _path(axis, 842)
     return _as_png(figure)
 
 
@@ -426,8 +433,9 @@ def _rooms(axis: Any, rooms: dict[str, str], columns: int, top: float, tall: flo
         x, y = 32 + pitch * (number % columns), top + (tall + 10) * (number // columns)
         _box(axis, x, y, pitch - 12, tall, colour, 0.0)
         middle = x + (pitch - 12) / 2
+        size = SMALL * min(1, (pitch - 32) / (LETTER * len(name)))
         axis.text(
-            middle, y + 34, name, ha="center", va="center", fontsize=SMALL, color=INK, family="monospace", weight="bold"
+            middle, y + 34, name, ha="center", va="center", fontsize=size, color=INK, family="monospace", weight="bold"
         )
         lines = inside.split("\n")
         for line, words in enumerate(lines):

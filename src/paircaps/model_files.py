@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import torch
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor, nn
 
 from paircaps._utils.bounded_build import TooLargeError, bounded_build, shapes_only
-from paircaps._utils.files import file_size, write_whole
+from paircaps._utils.files import write_whole
+from paircaps._utils.model_folder import FORMAT, VERSION, WEIGHTS, folders_inside, read_metadata, require_own_card
 from paircaps._utils.plugins import is_imported, used_plugins
-from paircaps._utils.tensor_files import StoredTensor, read_header, read_tensor
-from paircaps.errors import DataError, ModelFileError
+from paircaps._utils.shipped import METADATA, path_or_shipped
+from paircaps._utils.tensor_files import StoredTensor, opened_weights, read_tensor
+from paircaps._utils.words import first_line
+from paircaps.errors import ModelFileError
 from paircaps.network import Network, NetworkSpec, Preparation
 from paircaps.pictures import Fitting
 
@@ -32,14 +35,8 @@ __all__ = [
     "save_model",
 ]
 
-WEIGHTS, METADATA = "model.safetensors", "model.json"
-FORMAT, VERSION = "paircaps-model", 1
-_MOST_METADATA_BYTES = 2 << 20
-"""Bytes of ``model.json``; parsed, JSON takes up to thirty times as many."""
-
-_MOST_NAMED = 20
-_DEMO = "paircaps-demo"
-"""Folder of the networks that ``paircaps demo`` trains, which many pages take for granted."""
+Precision = Literal["fp32", "bf16"]
+"""How weights are stored: all in float32, or matrices and filters in bfloat16."""
 
 _MOST_PARTS = 20_000
 """Layers and tensors of a network whose weights are not looked at."""
@@ -48,7 +45,14 @@ _BESIDE_FILE = 32 << 20
 """Bytes that a network may have beside the tensors of its file, such as buffers that are not saved."""
 
 
-def save_model(folder: Path, network: Network, trained: Mapping[str, object]) -> None:
+def save_model(
+    folder: Path,
+    network: Network,
+    trained: Mapping[str, object],
+    *,
+    more: Mapping[str, object] | None = None,
+    precision: Precision = "fp32",
+) -> None:
     """Write a network to a folder, where :func:`load` finds it.
 
     The files are ``model.safetensors`` and ``model.json``. The JSON is written last, so that a reader finds both files
@@ -68,19 +72,43 @@ def save_model(folder: Path, network: Network, trained: Mapping[str, object]) ->
         folder: where to write; it must exist.
         network: network to save, with its specification.
         trained: facts about the training, for people: dataset, steps, accuracy.
+        more: further sections of ``model.json`` by name.
+        precision: ``"bf16"`` stores matrices and filters in half the bytes, as bfloat16; :func:`load` gives float32.
     """
-    weights = tensors_to_bytes(contiguous(network.state_dict()))
+    weights = weights_as_bytes(network, precision)
     metadata = {
         "format": FORMAT,
         "version": VERSION,
         **network.spec.as_dict(),
         "sha256": hashlib.sha256(weights).hexdigest(),
         "trained": dict(trained),
+        **(more or {}),
     }
     if used_plugins():
         metadata["plugins"] = used_plugins()
     write_whole(folder / WEIGHTS, weights)
-    write_whole(folder / METADATA, (json.dumps(metadata, indent=2) + "\n").encode())
+    write_metadata(folder, metadata)
+
+
+def write_metadata(folder: Path, metadata: Mapping[str, object]) -> None:
+    """Write ``model.json``, with a list of numbers on one line."""
+    text = json.dumps(metadata, indent=2)
+    text = re.sub(r"\[\n\s+([^\[\]{}]*?)\n\s+\]", lambda found: f"[{re.sub(chr(10) + ' +', ' ', found[1])}]", text)
+    write_whole(folder / METADATA, f"{text}\n".encode())
+
+
+def weights_as_bytes(network: Network, precision: Precision = "fp32") -> bytes:
+    """Content of the file of a network's weights.
+
+    Args:
+        network: the network.
+        precision: as for :func:`save_model`. Vectors, such as the statistics of batch norm, stay as they are.
+    """
+    tensors = contiguous(network.state_dict())
+    if precision == "bf16":
+        halved = {name: value.dim() > 1 and value.is_floating_point() for name, value in tensors.items()}
+        tensors = {name: value.bfloat16() if halved[name] else value for name, value in tensors.items()}
+    return tensors_to_bytes(tensors)
 
 
 def contiguous(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -104,7 +132,7 @@ def find_models(places: Iterable[Path]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for place in places:
         place = place.expanduser()
-        inside = _folders_inside(place)
+        inside = folders_inside(place)
         if not inside:
             read_metadata(place)  # raises if the place is no trained network
         for folder in inside or [place]:
@@ -117,19 +145,16 @@ def find_models(places: Iterable[Path]) -> dict[str, Path]:
     return found
 
 
-def _folders_inside(place: Path) -> list[Path]:
-    """Folders of trained networks in a folder that is none itself, in the order in which they were trained."""
-    if (place / METADATA).exists() or not place.is_dir():
-        return []
-    files = sorted(place.glob(f"*/{METADATA}"), key=lambda file: (file.stat().st_mtime_ns, file))
-    return [file.parent for file in files]
-
-
 def load(folder: Path | str, device: torch.device | str = "cpu") -> Network:
     """Load a trained network, ready to predict: in eval mode, with its preparation, classes and decoder.
 
+    >>> network = load("glyphs")  # one of those that come with paircaps
+    >>> network.classes[:3]
+    ('0', '1', '2')
+
     Args:
-        folder: the ``--out`` of a training, or any folder with ``model.safetensors`` and ``model.json``.
+        folder: the ``--out`` of a training, or any folder with ``model.safetensors`` and ``model.json``; or, where no
+            such path exists, the name of a network that comes with the project (``paircaps weights`` lists them).
         device: device to load it on.
 
     Returns:
@@ -138,30 +163,15 @@ def load(folder: Path | str, device: torch.device | str = "cpu") -> Network:
     Raises:
         ModelFileError: if the files are missing or damaged, or not those of a paircaps model.
     """
-    folder = Path(folder).expanduser()
+    folder = path_or_shipped(folder)
     metadata = read_metadata(folder)
+    require_own_card(folder, metadata["sha256"])
     spec = _spec(metadata, folder / METADATA)
-    with _opened_weights(folder / WEIGHTS, metadata["sha256"]) as (file, stored):
+    with opened_weights(folder / WEIGHTS, metadata["sha256"]) as (file, stored):
         network = _build_to_fit(spec, stored, folder)
         _fill(network, file, stored)
+    network.origin = metadata
     return (network if torch.device(device).type == "cpu" else network.to(device)).eval()
-
-
-@contextmanager
-def _opened_weights(path: Path, checksum: str) -> Iterator[tuple[BinaryIO, dict[str, StoredTensor]]]:
-    """The file of weights, whose checksum was verified, and its header; errors of reading it name it."""
-    try:
-        size = file_size(path)
-        with path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != checksum:
-                raise ModelFileError(f"{path}: damaged: its checksum is not the one in {METADATA}")
-            yield file, read_header(file, size)
-    except OSError as error:
-        raise ModelFileError(f"{path}: cannot read: {error.strerror or error}") from None
-    except DataError as error:
-        raise ModelFileError(str(error)) from None
-    except (ValueError, RuntimeError) as error:
-        raise ModelFileError(f"{path}: not the weights of this model: {_first_line(error)}") from None
 
 
 def _build_to_fit(spec: NetworkSpec, stored: Mapping[str, StoredTensor], folder: Path) -> Network:
@@ -265,55 +275,6 @@ def load_without_weights(folder: Path) -> Network:
         raise ModelFileError(f"{path}: describes too large a network: it has {error}") from None
 
 
-def read_metadata(folder: Path) -> dict[str, Any]:
-    """Read ``model.json`` of a trained network.
-
-    Args:
-        folder: folder of a trained network.
-
-    Returns:
-        content of the file, whose format and version were checked; its section ``trained`` says what is known of the
-        training.
-
-    Raises:
-        ModelFileError: if it is missing or damaged, or not that of a paircaps model.
-    """
-    path = folder / METADATA
-    if not folder.is_dir():
-        kind = "is a file; a model is loaded by its folder" if folder.exists() else "no such folder"
-        hint = f"; `paircaps demo` makes {_DEMO}" if _DEMO in folder.parts and not folder.exists() else ""
-        raise ModelFileError(f"{folder}: {kind}{hint}")
-    if not path.exists():
-        raise ModelFileError(f"{folder}: no trained model here: {_why_no_model(folder)}")
-    try:
-        metadata = json.loads(_read_metadata_file(path))
-    except (ValueError, RecursionError):
-        raise ModelFileError(f"{path}: not JSON, so no model of paircaps") from None
-    if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
-        raise ModelFileError(f"{path}: no model of paircaps: it has no format {FORMAT!r}")
-    if metadata.get("version") != VERSION:
-        raise ModelFileError(
-            f"{path}: version {metadata.get('version')!r} of the format, this paircaps reads {VERSION}"
-        )
-    if not isinstance(metadata.get("sha256"), str):
-        raise ModelFileError(f"{path}: damaged: no checksum of the weights")
-    return metadata
-
-
-def _why_no_model(folder: Path) -> str:
-    """What is in a folder without ``model.json``: a training that has not finished, or folders of trained networks."""
-    if (folder / "checkpoints").is_dir():
-        return "its training has not finished; `paircaps train` goes on with it"
-    inside = _folders_inside(folder)
-    unfinished = sorted(path.parent for path in folder.glob("*/checkpoints"))
-    if not inside and not unfinished:
-        return f"no {METADATA} in it"
-    named = [str(path) for path in inside or unfinished]
-    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-    what = "it holds trained ones, of which one can be given" if inside else "it holds trainings that have not finished"
-    return f"{what}: {', '.join(named[:_MOST_NAMED])}{more}"
-
-
 def _spec(metadata: dict[str, Any], path: Path) -> NetworkSpec:
     """Specification of the network that a ``model.json`` describes."""
     try:
@@ -345,7 +306,7 @@ def _network(spec: NetworkSpec, path: Path) -> Network:
 
 def _cannot_build(path: Path, error: Exception) -> ModelFileError:
     needed = plugin_sentence(path.parent)
-    return ModelFileError(f"{path}: no model that this paircaps can build: {_first_line(error)}{needed}")
+    return ModelFileError(f"{path}: no model that this paircaps can build: {first_line(error)}{needed}")
 
 
 def _preparation(saved: Mapping[str, Any], arguments: Mapping[str, Any]) -> Preparation:
@@ -390,19 +351,3 @@ def plugin_sentence(folder: Path) -> str:
         f". It was trained with {'the plug-ins' if len(missing) > 1 else 'the plug-in'} {', '.join(missing)}: "
         "install it, name it with --plugin or in the variable PAIRCAPS_PLUGINS, or import it first"
     )
-
-
-def _read_metadata_file(path: Path) -> bytes:
-    try:
-        size = file_size(path)
-        if size > _MOST_METADATA_BYTES:
-            raise ModelFileError(f"{path}: {size:,} bytes are too many, {_MOST_METADATA_BYTES:,} at most")
-        return path.read_bytes()
-    except OSError as error:
-        raise ModelFileError(f"{path}: cannot read: {error.strerror or error}") from None
-    except DataError as error:
-        raise ModelFileError(str(error)) from None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

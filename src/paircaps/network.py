@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from importlib import import_module
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -200,15 +201,18 @@ class Network(nn.Module):
     Attributes:
         model: the model, from images to capsules.
         decoder: the decoder, from capsules to images; None if the network has none.
+        origin: content of the ``model.json`` that it was loaded with; empty for a network that was not.
     """
 
     model: ImageModel
     decoder: Decoder | None
+    origin: Mapping[str, Any]
 
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
         self.spec = spec
         self._warned = False
+        self.origin = {}
         self.model = create_model(spec.model, **dict(spec.arguments))  # pyright: ignore[reportArgumentType]
         if self.model.in_channels != spec.preparation.channels:
             raise ValueError(f"images of {spec.preparation.channels} channels for a model of {self.model.in_channels}")
@@ -497,6 +501,19 @@ class Network(nn.Module):
                 of_pixels = (None, None) if masks is None else (mask_index(masks[number]), masks[number, labels] > 0)
                 yield Prediction(name, named, dict(by_class(certain)), dict(by_class(values)), "", *of_pixels)
 
+    def save_pretrained(self, folder: Path | str) -> Path:
+        """Write the network to a folder, with a model card; see :func:`paircaps.hub.save_pretrained`."""
+        return _hub().save_pretrained(self, folder)
+
+    @classmethod
+    def from_pretrained(cls, name: Path | str, **options: Any) -> Network:
+        """Load a network from a folder or the Hugging Face Hub; see :func:`paircaps.hub.from_pretrained`."""
+        return _hub().from_pretrained(name, **options)
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Upload the network with its model card to the Hub; see :func:`paircaps.hub.push_to_hub`."""
+        return _hub().push_to_hub(self, repo_id, **options)
+
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """Context in which the network is in eval mode; afterwards it is in the mode that it had."""
@@ -506,6 +523,11 @@ class Network(nn.Module):
             yield
         finally:
             self.train(was_training)
+
+
+def _hub() -> Any:
+    """The module of the methods above, which stands on this one: it is asked for when they are called."""
+    return import_module("paircaps.hub")
 
 
 def mask_index(masks: Tensor) -> Tensor:

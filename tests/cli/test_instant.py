@@ -18,6 +18,7 @@ from paircaps.training.recipes import list_recipes
 
 GROUPS = {
     "data": ("list", "get", "show", "check"),
+    "weights": ("show", "add"),
     "bench": (
         "data",
         "train",
@@ -28,6 +29,7 @@ GROUPS = {
         "channels-last",
         "tiles",
         "triton",
+        "export",
         "busy",
         "serve",
     ),

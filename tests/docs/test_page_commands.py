@@ -95,6 +95,8 @@ def why_not(words):
     """Why a command cannot be run here; None if it can."""
     if words[0] in NOT_RUN:
         return NOT_RUN[words[0]]
+    if "--page" in words:
+        return "needs npm: tests/export"
     if words[:2] == ["data", "get"]:
         return "downloads"
     if "..." in words or any(word.isupper() and word.isalpha() for word in words):

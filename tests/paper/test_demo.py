@@ -2,6 +2,7 @@
 
 from PIL import Image
 
+from paircaps._utils.shipped import DIGITS, shipped_folders
 from paircaps.cli import main
 from paircaps.model_files import find_models
 from paircaps.paper.demo import COMPARED_MODELS
@@ -16,7 +17,9 @@ def test_the_demonstration(tmp_path, capsys):
         assert f"| {title} |" in said
     assert "195,376" in said
     assert (out / "table.md").read_text() in said
-    assert said.rstrip().endswith(f"paircaps serve {out}"), "and how to open the page"
+    shipped = [name for name in DIGITS if name in shipped_folders()]
+    assert f"paircaps serve {' '.join([str(out), *shipped])}\n" in said, "and how to open the page"
+    assert all(name in said.splitlines()[-1] for name in shipped)
     assert list(find_models([out])) == [title.replace(" ", "-").lower() for title in COMPARED_MODELS]
     for name in ("translated-glyphs", "affine-glyphs"):
         with Image.open(out / f"{name}.png") as picture:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import torch
 from torch import Tensor
+
+from paircaps._utils.files import file_size
+from paircaps._utils.words import first_line
+from paircaps.errors import DataError, ModelFileError
 
 _MOST_HEADER_BYTES = 2 << 20
 """Bytes of a header; parsed, JSON takes up to thirty times as many. A tensor needs about a hundred."""
@@ -135,3 +143,20 @@ def read_tensor(file: BinaryIO, stored: StoredTensor, target: Tensor) -> None:
     if not direct:
         with torch.no_grad():
             target.copy_(values)
+
+
+@contextmanager
+def opened_weights(path: Path, checksum: str) -> Iterator[tuple[BinaryIO, dict[str, StoredTensor]]]:
+    """The file of weights, whose checksum was verified, and its header; errors of reading it name it."""
+    try:
+        size = file_size(path)
+        with path.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != checksum:
+                raise ModelFileError(f"{path}: damaged: its checksum is not the one in model.json")
+            yield file, read_header(file, size)
+    except OSError as error:
+        raise ModelFileError(f"{path}: cannot read: {error.strerror or error}") from None
+    except DataError as error:
+        raise ModelFileError(str(error)) from None
+    except (ValueError, RuntimeError) as error:
+        raise ModelFileError(f"{path}: not the weights of this model: {first_line(error)}") from None

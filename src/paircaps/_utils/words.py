@@ -30,6 +30,11 @@ def as_size(count: int) -> str:
     return f"{count / 1e3:,.0f} kB"
 
 
+def first_line(error: Exception) -> str:
+    """First line of an error's message, or the name of its kind if it has none."""
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
 def visible(text: str, *, keep: str = "") -> str:
     r"""A text from outside, such as the name of a file or a class, whose control characters are shown and do nothing.
 

@@ -34,6 +34,7 @@ COMMANDS = {
     "equivariance": ("equivariance:declare", "measure how well poses follow transformations of the image"),
     "export": ("export:declare", "write a trained network as a file that runs elsewhere: ONNX, torch.export, weights"),
     "serve": ("serve:declare", "open a page in the browser to draw on and watch networks classify"),
+    "weights": ("weights:declare", "list the trained networks that come with the project, and show their cards"),
     "demo": ("demo:declare", "compare four capsule networks and a pooling network in a few minutes"),
     "reproduce": ("reproduce:declare_reproduce", "reproduce tables and figures of the paper"),
     "report": ("reproduce:declare_report", "write a page with the paper's results beside reproduced ones"),

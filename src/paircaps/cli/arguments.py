@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from paircaps._utils.key_value import parse_key_value
+from paircaps._utils.shipped import path_or_shipped, shipped_folders
 from paircaps.cli.names import DATASETS, FITS
 from paircaps.cli.parser import suggest
 
@@ -24,6 +25,31 @@ def path(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("must not be empty")
     return Path(text).expanduser()
+
+
+def add_trained_folders(parser: argparse.ArgumentParser, help_text: str, *, needed: bool = True) -> None:
+    """Declare ``DIR ...``, folders of trained networks or names of networks that come with the project.
+
+    Args:
+        parser: parser of the command.
+        help_text: what they are, for the help.
+        needed: whether one has to be named.
+    """
+    number, help_text = "+" if needed else "*", f"{help_text}; or a name that `paircaps weights` lists"
+    action = parser.add_argument("folders", nargs=number, type=trained_folder, metavar="DIR", help=help_text)
+    suggest(action, shipped_folders)
+
+
+def add_trained_folder(parser: argparse.ArgumentParser) -> None:
+    """Declare ``DIR``, the folder of a trained network or the name of one that comes with the project."""
+    help_text = "folder of the run: the --out of its training; or a name that `paircaps weights` lists"
+    suggest(parser.add_argument("folder", type=trained_folder, metavar="DIR", help=help_text), shipped_folders)
+
+
+def trained_folder(text: str) -> Path:
+    """Type of an argument that is the folder of a trained network; where there is no such path, a name of one."""
+    path(text)  # refuses an empty one
+    return path_or_shipped(text)
 
 
 def add_option(parser: argparse.ArgumentParser, what: str, reserved: Collection[str]) -> None:

@@ -8,6 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from paircaps._utils.shipped import DIGITS, shipped_folders
 from paircaps._utils.words import visible
 from paircaps.paper.demo import run_demo
 
@@ -24,7 +25,11 @@ def run(options: argparse.Namespace) -> int:
     )
     print(table)
     print("written:", *(visible(str(file)) for file in files), sep="\n  ")
-    print(f"\nDraw a digit, and see where the networks disagree: {_command()} serve {shlex.quote(str(options.out))}")
+    shipped = [name for name in DIGITS if name in shipped_folders()]
+    serve = shlex.join(["serve", str(options.out), *shipped])
+    print(f"\nDraw a digit, and see where the networks disagree: {_command()} {serve}")
+    if shipped:
+        print(f"These have seen printed digits alone; {', '.join(shipped)} come with paircaps and know handwriting")
     return 0
 
 

@@ -17,15 +17,16 @@ from paircaps._utils.words import visible
 from paircaps.cli.datasets import named_or_own, say_other_fitting
 from paircaps.cli.mask_output import MaskOutput
 from paircaps.data import ImageDataset
-from paircaps.errors import ModelFileError, PaircapsError
-from paircaps.losses import Loss, Objective
-from paircaps.model_files import METADATA, load, read_metadata
+from paircaps.errors import PaircapsError
+from paircaps.losses import Objective
+from paircaps.model_files import METADATA, load
 from paircaps.network import Prediction
 from paircaps.pictures import find_pictures
 from paircaps.training.compare.groups import group_by_recipe
 from paircaps.training.datasets import require_fitting
 from paircaps.training.evaluation import Evaluation, evaluate, printed_metrics
 from paircaps.training.run_folder import RunFolder, find_runs
+from paircaps.training.trained_network import load_objective
 
 _WIDEST_TABLE = 20
 """Most classes of a confusion table that is printed."""
@@ -72,8 +73,8 @@ def _load(folder: Path, options: argparse.Namespace) -> tuple[Objective, ImageDa
     Raises:
         PaircapsError: if they do not fit; the message names the folder.
     """
-    network = load(folder)
-    trained = read_metadata(folder).get("trained", {})
+    objective, views = load_objective(folder)
+    network = objective.network
     try:
         dataset = named_or_own(network, folder, options, options.split).limit(options.limit)
         require_fitting(network, dataset)
@@ -81,19 +82,7 @@ def _load(folder: Path, options: argparse.Namespace) -> tuple[Objective, ImageDa
         name = "" if str(error).startswith(f"{folder}: ") else f"{folder}: "
         elsewhere = "" if options.data is not None else "; --data NAME evaluates on other images"
         raise PaircapsError(*error.lines_between(name, elsewhere)) from None
-    return Objective(network, _loss(trained, folder)), dataset, options.views or _trained_views(trained)
-
-
-def _trained_views(trained: dict[str, Any]) -> str:
-    """The views that the training tested with; earlier versions wrote ``mirror`` for ``flip``."""
-    return trained.get("views", "flip" if trained.get("mirror") else "none")
-
-
-def _loss(trained: dict[str, Any], folder: Path) -> Loss:
-    try:
-        return Loss(**trained["loss"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelFileError(f"{folder}: model.json does not say what loss it was trained for: {error}") from None
+    return objective, dataset, options.views or views
 
 
 # --- one network -----------------------------------------------------------------------------------------------------
@@ -162,7 +151,7 @@ def _comparison(runs: dict[str, Path], datasets: dict[str, str], evaluations: di
 
 def _groups(names: list[str], runs: dict[str, Path]) -> list[list[str]]:
     """Names of runs, together where they differ in their seed alone; a network without a recipe is alone."""
-    recipes = {name: RunFolder(runs[name]) for name in names if RunFolder(runs[name]).config.exists()}
+    recipes = {name: RunFolder(runs[name]) for name in names if RunFolder(runs[name]).has_recipe()}
     groups = group_by_recipe(recipes, lambda name: recipes[name].read_recipe())
     return [*groups, *([name] for name in names if name not in recipes)]
 

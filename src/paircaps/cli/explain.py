@@ -17,7 +17,8 @@ from paircaps.cli.names import VIEWS
 from paircaps.cli.picture_output import PictureOutput, choose_output
 from paircaps.data import DataError, ImageDataset
 from paircaps.errors import PaircapsError
-from paircaps.explain import agreement, dimension_ranges, find_masks, perturb, reconstruct, tree
+from paircaps.explain import DimensionRanges, agreement, dimension_ranges, find_masks, perturb, reconstruct, tree
+from paircaps.explain.kept_poses import kept_poses
 from paircaps.explain.plots import (
     draw_agreement,
     draw_masks,
@@ -250,14 +251,7 @@ def _reconstruct(network: Network, pictures: Pictures, output: PictureOutput) ->
 def _perturb(
     network: Network, pictures: Pictures, output: PictureOutput, folder: Path, dimensions: list[int] | None
 ) -> PictureFiles:
-    samples = load_sample_images(network, folder)
-    if not samples.own:
-        print(
-            "paircaps: note: the run's own images are not here: "
-            f"poses are swept as far as those of {visible(samples.source)} go",
-            file=sys.stderr,
-        )
-    ranges = dimension_ranges(network, samples.images)
+    ranges = _ranges(network, folder)
     for name, one in _sheets("perturb", pictures):
         perturbation = perturb(network, one.images, ranges, one.label)
         class_name = network.classes[int(perturbation.label[0])]
@@ -273,6 +267,21 @@ def _perturb(
                 width=output.width,
             ),
         )
+
+
+def _ranges(network: Network, folder: Path) -> DimensionRanges:
+    """Usual ranges of the pose dimensions: those kept with the network, else measured on images."""
+    kept = kept_poses(network, folder)
+    if kept is not None:
+        return kept.ranges
+    samples = load_sample_images(network, folder)
+    if not samples.own:
+        print(
+            "paircaps: note: the run's own images are not here: "
+            f"poses are swept as far as those of {visible(samples.source)} go",
+            file=sys.stderr,
+        )
+    return dimension_ranges(network, samples.images)
 
 
 def _agreement(network: Network, pictures: Pictures, output: PictureOutput) -> PictureFiles:

@@ -95,8 +95,8 @@ def _own_dataset(network: Network, folder: Path, root: Path | None = None) -> Im
 
 def _offline(folder: Path) -> dict[str, object]:
     """Option that forbids the download of a published dataset; a folder of pictures does not take it."""
-    config = RunFolder(folder).config
-    return offline_options(tested_name(RunFolder(folder).read_recipe().data)) if config.exists() else {}
+    run = RunFolder(folder)
+    return offline_options(tested_name(run.read_recipe().data)) if run.has_recipe() else {}
 
 
 def _glyphs(network: Network, count: int) -> Tensor:

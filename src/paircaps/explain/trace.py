@@ -53,11 +53,25 @@ class Trace:
         Args:
             label: class of each image, (B,).
         """
-        shares = [of_parent(self.evidence[-1].share, label, -1)]
+        top = of_parent(self.evidence[-1].share, label, -1)
+        return [shares.squeeze(-1) for shares in self._divided(top.unsqueeze(-1))]
+
+    def maps(self) -> Tensor:
+        """Share of every position in the activation of every class, (B, J, rows, columns)."""
+        shares = self._divided(self.evidence[-1].share)[0].movedim(-1, 1)  # (B, J, I)
+        return self.on_grid(shares).sum(-1)
+
+    def _divided(self, top: Tensor) -> list[Tensor]:
+        """Shares of every capsule in the activation of N classes, a tensor (B, I, N) per layer, the lowest layer first.
+
+        Args:
+            top: shares of the topmost layer of children, (B, I, N).
+        """
+        shares = [top]
         for evidence in reversed(self.evidence[:-1]):
             size = evidence.share.abs() + _NOTHING  # a parent whose children have no share divides its own evenly
             part = size / size.sum(dim=-2, keepdim=True)
-            shares.insert(0, torch.einsum("bij,bj->bi", part, shares[0]))
+            shares.insert(0, torch.einsum("bij,bjn->bin", part, shares[0]))
         return shares
 
     def coupling(self, label: Tensor) -> Tensor | None:
@@ -75,7 +89,7 @@ class Trace:
         return coupled
 
     def on_grid(self, values: Tensor) -> Tensor:
-        """Arrange values of primary capsules, (B, I), by position: (B, rows, columns, groups)."""
+        """Arrange values of primary capsules, (..., I), by position: (..., rows, columns, groups)."""
         return values.unflatten(-1, (*self.grid, -1))
 
     def places(self, level: int) -> Tensor:

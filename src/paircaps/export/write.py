@@ -129,7 +129,7 @@ def export_network(
     original = outputs(Answers(trained.network), [images.images])
     files = form.network_files(trained)
     answers = outputs(form.run(files[form.ending], files), [images.images])
-    _require_near(differences(answers, original, names), path, "the network", images)
+    require_near(differences(answers, original, names), path, "the network", images)
     found = None
     if tested is not None:
         files = form.rounded_files(trained, files)
@@ -143,8 +143,8 @@ def export_network(
     # the decoder
     decoder: dict[str, float] = {}
     if with_decoder and (drawn := form.decoder_files(trained)):
-        decoder = _decoder_differences(form, drawn, trained, original[2])
-        _require_near(decoder, path, "the decoder", images)
+        decoder = decoder_differences(form, drawn, trained, original[2])
+        require_near(decoder, path, "the decoder", images)
         files = {**files, **drawn}
 
     written = {path.with_name(path.stem + ending): content for ending, content in files.items()}
@@ -193,7 +193,7 @@ def _require_own_json(path: Path) -> None:
         raise DataError(f"{path}: would be replaced, and does not describe a network of paircaps: give another name")
 
 
-def _decoder_differences(form: Format, files: Files, trained: Trained, pose: Tensor) -> dict[str, float]:
+def decoder_differences(form: Format, files: Files, trained: Trained, pose: Tensor) -> dict[str, float]:
     """Greatest difference of images drawn from poses (N, J, K), of all classes in turn."""
     (content,) = files.values()
     inputs = [pose, torch.arange(len(pose)) % pose.shape[1]]
@@ -206,7 +206,7 @@ def _same_labels(one: Tensor, other: Tensor, count: int) -> int:
     return int(is_right(one, most_active(other, count)).sum())
 
 
-def _require_near(found: dict[str, float], path: Path, what: str, images: Samples) -> None:
+def require_near(found: dict[str, float], path: Path, what: str, images: Samples) -> None:
     """Raise an error if an output differs by more than is allowed, or is no number."""
     if not all(difference <= LIMIT for difference in found.values()):
         raise PaircapsError(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from paircaps._utils.registry import Registry, call_with_options
 from paircaps.errors import PaircapsError
 from paircaps.layers.norms import MOMENTUM, set_norm_momentum
 from paircaps.models.base import ImageModel
+from paircaps.models.pretrained import PretrainedWeights
 from paircaps.routing import RoutingFactory
 
 T = TypeVar("T")
@@ -16,6 +18,9 @@ T = TypeVar("T")
 _MODELS: Registry[ImageModel] = Registry("model")
 _POOLING_TWINS: dict[str, str] = {}
 _ROUTINGS: dict[str, str] = {}
+
+_USUAL = {"num_classes": 10, "in_channels": 1, "image_size": 28, "routing": "auto"}
+"""Arguments that every model has, with the values that they have where none is given."""
 
 AUTO = "auto"
 """Routing of :func:`create_model` and of recipes that stands for the one a model is published with."""
@@ -128,14 +133,15 @@ def is_model(name: str) -> bool:
 
 def create_model(
     name: str,
-    num_classes: int = 10,
-    in_channels: int = 1,
-    image_size: int | tuple[int, int] = 28,
+    num_classes: int | None = None,
+    in_channels: int | None = None,
+    image_size: int | tuple[int, int] | None = None,
     routing: str | RoutingFactory = AUTO,
-    norm_momentum: float = MOMENTUM,
+    norm_momentum: float | None = None,
+    pretrained: str | Path | None = None,
     **overrides: object,
 ) -> ImageModel:
-    """Build a model by its name, with fresh weights.
+    """Build a model by its name, with fresh weights or those of a trained network.
 
     >>> import torch
     >>> model = create_model("resnet-caps-small", in_channels=3, image_size=32)
@@ -144,14 +150,21 @@ def create_model(
     (torch.Size([8, 10]), torch.Size([8, 10, 16]))
     >>> predicted = capsules.activation.argmax(-1)
 
+    With ``pretrained``, arguments that are not given are those of the trained network; those that are given must fit
+    it. Its classes and the preparation of its images are in the network that :func:`paircaps.load` returns.
+
+    >>> model = create_model("resnet-caps-small", pretrained="glyphs")
+
     Args:
         name: one of :func:`list_models`.
-        num_classes: capsules of the last layer.
-        in_channels: channels of an image.
-        image_size: side of an image, or (height, width).
+        num_classes: capsules of the last layer; 10 if None.
+        in_channels: channels of an image; 1 if None.
+        image_size: side of an image, or (height, width); 28 if None.
         routing: a registered name, or a factory; ``"auto"`` takes the one that the model is published with. A pooling
             baseline has none; it is sized to match the capsule network that has this one.
-        norm_momentum: weight of a new batch in the running statistics of every batch norm; the paper's is 0.01.
+        norm_momentum: weight of a new batch in the running statistics of every batch norm; the paper's, 0.01, if None.
+        pretrained: a network that comes with the project (``paircaps weights`` lists them), or the folder of a trained
+            one, whose weights the model gets; None for fresh ones.
         overrides: any other argument of the model, such as ``blocks=(4, 4, 4)`` or
             ``routing_options={"iterations": 1}``.
 
@@ -159,15 +172,30 @@ def create_model(
         the model, from images (B, C, H, W) to :class:`paircaps.Capsules` of the classes.
 
     Raises:
-        ValueError: if no model has that name, or an argument is out of its range.
+        ValueError: if no model has that name, an argument is out of its range, or one does not fit ``pretrained``.
         TypeError: if the model has no such argument.
+        ModelFileError: if there are no such weights, or their files are damaged.
     """
-    arguments = {
-        "num_classes": num_classes,
-        "in_channels": in_channels,
-        "image_size": image_size,
-        "routing": resolve_routing(name, routing),
-    }
-    model = call_with_options(f"model {name!r}", _MODELS.factory(name), arguments, overrides)
-    set_norm_momentum(model, norm_momentum)
+    asked = {"num_classes": num_classes, "in_channels": in_channels, "image_size": image_size}
+    given = {key: value for key, value in asked.items() if value is not None}
+    given |= {} if _is_auto(routing) else {"routing": routing}
+    given |= {} if norm_momentum is None else {"norm_momentum": norm_momentum}
+    _MODELS.factory(name)  # raises if nothing has this name
+    if pretrained is None:
+        return _build(name, {**given, **overrides})
+    weights = PretrainedWeights.read(pretrained)
+    weights.require_fit(name, given)
+    model = _build(name, {**weights.arguments, **given, **overrides})
+    weights.fill(model, {**given, **overrides})
+    return model
+
+
+def _build(name: str, given: dict[str, object]) -> ImageModel:
+    """Build a model with fresh weights, with the usual value of every argument that is not given."""
+    options = {**_USUAL, "norm_momentum": MOMENTUM, **given}
+    momentum = options.pop("norm_momentum")
+    arguments = {key: options.pop(key) for key in _USUAL}
+    arguments["routing"] = resolve_routing(name, arguments["routing"])
+    model = call_with_options(f"model {name!r}", _MODELS.factory(name), arguments, options)
+    set_norm_momentum(model, momentum)  # pyright: ignore[reportArgumentType]  # checks it
     return model

@@ -18,8 +18,9 @@ from paircaps.errors import PaircapsError
 from paircaps.pictures import Fit
 from paircaps.serve.limits import Limits
 from paircaps.serve.middleware import RequestGuard
-from paircaps.serve.networks import Networks, UnknownNameError
+from paircaps.serve.networks import Networks
 from paircaps.serve.schemas import Drawing, Models, PoseToDraw, PredictionResponse, Problem
+from paircaps.serve.served import UnknownNameError
 
 CONTENT_TYPES = {
     "html": "text/html; charset=utf-8",
@@ -34,6 +35,7 @@ PAGES = {"/": "index.html", "/docs": "docs.html"}
 
 FILES = (
     "page.js",
+    "answers.js",
     "pad.js",
     "view.js",
     "sliders.js",

@@ -7,27 +7,21 @@ import base64
 import io
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from pathlib import Path, PurePath
-from typing import Literal, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from paircaps._utils.colours import DIGITS, one_colour_each
 from paircaps._utils.extras import require_extra
-from paircaps.data.registry import dataset_metadata, source_metadata
 from paircaps.errors import PaircapsError
 from paircaps.explain.agreement import agreement_from_trace
-from paircaps.explain.dimensions import Dimension, measure_dimensions
-from paircaps.explain.perturb import DimensionRanges, dimension_ranges, draw_poses
-from paircaps.explain.sample_images import load_sample_images, load_upright_images
-from paircaps.explain.trace import Trace, choose_classes, has_agreement, has_capsules, trace
+from paircaps.explain.perturb import draw_poses
+from paircaps.explain.trace import Trace, choose_classes, has_agreement, trace
 from paircaps.functional import Capsules
-from paircaps.model_files import load, read_metadata
-from paircaps.models import count_parameters
 from paircaps.models.decoder import pick
-from paircaps.network import Network, most_active
+from paircaps.network import Network
 from paircaps.pictures import Fit, FittedPicture, PictureSource
 from paircaps.serve.schemas import (
     LARGEST_POSE_VALUE,
@@ -37,91 +31,13 @@ from paircaps.serve.schemas import (
     ModelFacts,
     Opinion,
     PredictionResponse,
-    Slider,
 )
+from paircaps.serve.served import ServedNetwork, UnknownNameError, handwriting_first, load_served, map_positions, short
 
 MAX_MEMORY = 36 << 20
 """Largest memory in bytes that a picture may take while it is decoded."""
 
-_SAMPLE_IMAGES = 512
-"""Images that the ranges of poses are measured on."""
-
-Digits = Literal["handwritten", "printed"]
-
-_DIGITS: dict[str, Digits] = {"mnist": "handwritten", "affnist": "handwritten", "glyphs": "printed"}
-"""Kind of the digits, by the dataset that they are from."""
-
 Result = TypeVar("Result")
-
-
-class UnknownNameError(PaircapsError):
-    """Request for a network or class that does not exist."""
-
-
-@dataclass(frozen=True)
-class ServedNetwork:
-    """A network that answers requests.
-
-    Args:
-        name: name of the network in requests.
-        network: the network, in eval mode.
-        ranges: usual ranges of its pose dimensions.
-        ranges_from: name of the images that these were measured on.
-        trained_on: name of the dataset that it was trained on; None if its files do not say.
-    """
-
-    name: str
-    network: Network
-    ranges: DimensionRanges
-    ranges_from: str
-    trained_on: str | None
-
-    def facts(self) -> ModelFacts:
-        """Description of the network for the interface."""
-        network, spec = self.network, self.network.spec
-        height, width = spec.preparation.size
-        return ModelFacts(
-            name=self.name,
-            model=spec.model,
-            routing=spec.routing if has_capsules(network) else None,
-            classes=list(network.classes),
-            width=width,
-            height=height,
-            channels=network.model.in_channels,
-            fit=network.fitting().fit,
-            invert=network.fitting().invert,
-            background=network.fitting().background,
-            certainty=network.certainty_kind,
-            trained_on=self.trained_on,
-            digits=_digits_of(self.trained_on),
-            labels_per_image=spec.labels_per_image,
-            parameters=count_parameters(network.model),
-            pose_dim=network.model.pose_dim,
-            pose_low=self.ranges.low.tolist(),
-            pose_high=self.ranges.high.tolist(),
-            pose_range_of=self.ranges_from,
-            sliders=None,
-            draws=network.decoder is not None,
-            agrees=has_agreement(network),
-            segments=network.has_masks,
-        )
-
-    def index(self, class_name: str) -> int:
-        """Index of a class.
-
-        Raises:
-            UnknownNameError: if the network has no such class.
-        """
-        if class_name not in self.network.classes:
-            raise UnknownNameError(
-                f"no class {_short(class_name)}: {self.name} knows {', '.join(self.network.classes)}"
-            )
-        return self.network.classes.index(class_name)
-
-    def most_active_names(self, activation: Tensor) -> list[str]:
-        """Names of the most active classes, from the activations (1, J) of one image."""
-        chosen = most_active(activation, self.network.spec.labels_per_image).flatten().tolist()
-        return [self.network.classes[index] for index in chosen]
 
 
 class Networks:
@@ -137,21 +53,15 @@ class Networks:
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
         self._worker = ThreadPoolExecutor(max_workers=1)
-        self._folders = dict(sorted(folders.items(), key=lambda item: not _reads_handwriting(item[1])))
-        self._loaded: dict[str, ServedNetwork] = {}
-        for name, folder in self._folders.items():
-            network = load(folder)
-            samples = load_sample_images(network, folder, _SAMPLE_IMAGES)
-            ranges = dimension_ranges(network, samples.images)
-            self._loaded[name] = ServedNetwork(name, network, ranges, samples.source, _trained_on(folder))
-        self.facts = [loaded.facts() for loaded in self._loaded.values()]
+        self._loaded = {name: load_served(name, folder) for name, folder in handwriting_first(folders).items()}
+        self.facts = [ModelFacts.model_validate(loaded.facts()) for loaded in self._loaded.values()]
 
     def __getitem__(self, name: str | None) -> ServedNetwork:
         """Network of a name; the first one if the name is None or empty."""
         if name is None or name == "":
             return next(iter(self._loaded.values()))
         if name not in self._loaded:
-            raise UnknownNameError(f"no model {_short(name)}: here are {', '.join(self._loaded)}")
+            raise UnknownNameError(f"no model {short(name)}: here are {', '.join(self._loaded)}")
         return self._loaded[name]
 
     async def run(self, function: Callable[..., Result], *arguments: object) -> Result:
@@ -173,14 +83,10 @@ class Networks:
 
     def _slider_steps(self) -> Iterator[None]:
         """Measure the sliders of one network after the other; their facts change when each is done."""
-        for place, (name, served) in enumerate(self._loaded.items()):
-            if served.network.decoder is None:
-                continue
-            samples = load_sample_images(served.network, self._folders[name], _SAMPLE_IMAGES)
-            upright = load_upright_images(served.network, self._folders[name])
-            measured = yield from measure_dimensions(served.network, samples.images, served.ranges, upright)
-            sliders = [[_slider(dimension) for dimension in dimensions] for dimensions in measured]
-            self.facts[place] = self.facts[place].model_copy(update={"sliders": sliders})
+        for place, served in enumerate(self._loaded.values()):
+            sliders = yield from served.measured_sliders()
+            if sliders is not None:
+                self.facts[place] = ModelFacts.model_validate(served.facts() | {"sliders": sliders})
 
     @torch.inference_mode()
     def predict(
@@ -296,12 +202,9 @@ def _reconstruction(network: Network, capsules: Capsules, chosen: Tensor) -> str
 
 
 def _agreement(network: Network, traced: Trace, chosen: Tensor) -> AgreementMap:
-    """Agreement map in pixels of the whole picture, of which the network may see only the central crop."""
-    agreement = agreement_from_trace(traced, chosen, pairs=0)
-    sides = zip(network.spec.preparation.size, network.spec.preparation.crop, strict=True)
-    above, before = ((size - crop) // 2 for size, crop in sides)
-    rows, columns = (agreement.rows + above).tolist(), (agreement.columns + before).tolist()
-    return AgreementMap(shares=agreement.map[0].tolist(), rows=rows, columns=columns)
+    """Agreement map of a class."""
+    shares = agreement_from_trace(traced, chosen, pairs=0).map[0].tolist()
+    return AgreementMap(shares=shares, **map_positions(network, traced))
 
 
 def _overlay(served: ServedNetwork, capsules: Capsules, masks: Tensor) -> MaskOverlay:
@@ -323,30 +226,3 @@ def data_url(image: Tensor) -> str:
     file = io.BytesIO()
     Image.fromarray(pixels.permute(1, 2, 0).squeeze(-1).numpy()).save(file, "PNG", compress_level=1)
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
-
-
-def _slider(dimension: Dimension) -> Slider:
-    """A measured dimension as the interface has it."""
-    return Slider(dimension=dimension.index, change=dimension.change, follows=dimension.follows, r2=dimension.r2)
-
-
-def _reads_handwriting(folder: Path) -> bool:
-    """True if a network was trained on single handwritten digits."""
-    return _digits_of(_trained_on(folder)) == "handwritten" and read_metadata(folder).get("labels_per_image") == 1
-
-
-def _digits_of(dataset: str | None) -> Digits | None:
-    """Kind of the digits of a dataset, by the dataset that it is made from; None if it has others or none."""
-    metadata = None if dataset is None else dataset_metadata(dataset)
-    return None if metadata is None else _DIGITS.get(source_metadata(metadata).name)
-
-
-def _trained_on(folder: Path) -> str | None:
-    """Name of the dataset that a network was trained on; None if its files do not say."""
-    dataset = read_metadata(folder).get("trained", {}).get("dataset")
-    return None if dataset is None else PurePath(str(dataset)).name  # of a folder, not where it was
-
-
-def _short(text: str) -> str:
-    """Quote a text of a request, cut to 80 characters."""
-    return repr(text if len(text) <= 80 else text[:80] + "…")

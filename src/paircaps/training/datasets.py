@@ -218,7 +218,7 @@ def own_dataset(
         options: arguments of the dataset, which replace those of the run.
     """
     run = RunFolder(folder)
-    if not run.config.exists():
+    if not run.has_recipe():
         raise PaircapsError(f"{folder}: has no {run.config.name} to tell the dataset by: give --data NAME")
     settings = run.read_recipe().data
     name = tested_name(settings)

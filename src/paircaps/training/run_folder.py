@@ -17,12 +17,18 @@ from pathlib import Path
 
 from paircaps._utils.extras import extra_imports
 from paircaps._utils.files import is_partial
-from paircaps.errors import FolderBusyError, RecipeError, TrainingError
+from paircaps.errors import FolderBusyError, ModelFileError, RecipeError, TrainingError
 from paircaps.model_files import METADATA as MODEL_METADATA
 from paircaps.model_files import WEIGHTS as MODEL_WEIGHTS
-from paircaps.model_files import plugin_sentence
+from paircaps.model_files import plugin_sentence, read_metadata
 from paircaps.training.recipe import Recipe
-from paircaps.training.recipe_io import parse_toml, recipe_from_tree, with_keys_of_run
+from paircaps.training.recipe_io import (
+    RecipeTree,
+    parse_toml,
+    recipe_from_tree,
+    with_keys_of_run,
+    with_present_keys,
+)
 
 with extra_imports("training"):
     from filelock import FileLock, Timeout
@@ -105,26 +111,46 @@ class RunFolder:
         """The recipe of the run that began here; None if none did."""
         return self.read_recipe() if self.config.exists() and self.is_begun() else None
 
+    def has_recipe(self) -> bool:
+        """True if the recipe is known: of a run by ``config.toml``, of shipped weights by their ``model.json``."""
+        return self.config.exists() or self._recipe_of_model() is not None
+
     def read_recipe(self) -> Recipe:
-        """The recipe of the run in this folder.
+        """The recipe of the run in this folder, or the one that shipped weights name in their ``model.json``.
 
         Raises:
             TrainingError: if ``config.toml`` cannot be read or is not a recipe.
         """
+        of_model = None if self.config.exists() else self._recipe_of_model()
+        file = self.config if of_model is None else self.model
+        try:
+            tree = self._parse_config() if of_model is None else with_present_keys(of_model)
+            recipe = recipe_from_tree(with_keys_of_run(tree))
+        except RecipeError as error:
+            needed = plugin_sentence(self.path)
+            if not needed and "unknown" in str(error):  # a run that is not finished has not recorded its plug-ins
+                needed = ". If a plug-in brings it, name that with --plugin or in the variable PAIRCAPS_PLUGINS"
+            raise TrainingError(f"{file}: no recipe of this version of paircaps: {error}{needed}") from None
+        # runs of today say how their folders are split; earlier ones split by content
+        return replace(recipe, data=recipe.data.split_by("content"))
+
+    def _parse_config(self) -> RecipeTree:
+        """Sections and keys of ``config.toml``."""
         try:
             text = self.config.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not text"
             raise TrainingError(f"{self.config}: cannot read the recipe of this run: {reason}") from None
+        return parse_toml(text, str(self.config))
+
+    def _recipe_of_model(self) -> RecipeTree | None:
+        """Sections and keys of the recipe in ``model.json``; None if it has none, or there is no such file."""
         try:
-            recipe = recipe_from_tree(with_keys_of_run(parse_toml(text, str(self.config))))
-        except RecipeError as error:
-            needed = plugin_sentence(self.path)
-            if not needed and "unknown" in str(error):  # a run that is not finished has not recorded its plug-ins
-                needed = ". If a plug-in brings it, name that with --plugin or in the variable PAIRCAPS_PLUGINS"
-            raise TrainingError(f"{self.config}: no recipe of this version of paircaps: {error}{needed}") from None
-        # runs of today say how their folders are split; earlier ones split by content
-        return replace(recipe, data=recipe.data.split_by("content"))
+            trained = read_metadata(self.path).get("trained")
+        except ModelFileError:
+            return None
+        recipe = trained.get("recipe") if isinstance(trained, dict) else None
+        return recipe if isinstance(recipe, dict) else None
 
 
 @contextmanager

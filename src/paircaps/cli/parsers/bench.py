@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paircaps.cli.arguments import add_data_folder, add_output, path, whole_number
+from paircaps.cli.arguments import add_data_folder, add_output, add_trained_folders, path, whole_number
 from paircaps.cli.names import MODELS, ROUTINGS, shipped_recipes
 from paircaps.cli.parser import CommandParser, suggest
 
@@ -76,13 +76,8 @@ def _declare_export(parser: CommandParser) -> None:
 
 
 def _declare_serve(parser: CommandParser) -> None:
-    parser.add_argument(
-        "folders",
-        nargs="*",
-        type=path,
-        metavar="DIR",
-        help="folders of trained networks (default: untrained ones of usual sizes)",
-    )
+    help_text = "folders of trained networks (default: untrained ones of usual sizes)"
+    add_trained_folders(parser, help_text, needed=False)
     parser.add_argument("--repeats", type=whole_number(2), help="repeats of every request (40)")
     parser.add_argument(
         "--soak",

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from paircaps.cli.arguments import add_data, add_data_folder, add_dataset_option, add_output, path, whole_number
+from paircaps.cli.arguments import (
+    add_data,
+    add_data_folder,
+    add_dataset_option,
+    add_output,
+    add_trained_folders,
+    whole_number,
+)
 from paircaps.cli.names import EQUIVARIANCE_IMAGES
 from paircaps.cli.parser import CommandParser
 
@@ -10,9 +17,7 @@ from paircaps.cli.parser import CommandParser
 def declare(parser: CommandParser) -> None:
     """Declare the arguments of ``equivariance``."""
     add_data_folder(parser)
-    parser.add_argument(
-        "folders", nargs="+", type=path, metavar="DIR", help="the --out of a training, or a folder of several"
-    )
+    add_trained_folders(parser, "the --out of a training, or a folder of several")
     add_data(parser, "images to warp: a dataset, or a folder of pictures (default: those of the training)")
     parser.add_argument(
         "--images",

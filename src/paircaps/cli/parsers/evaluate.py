@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from paircaps.cli.arguments import add_data, add_data_folder, add_dataset_option, add_fitting, path, whole_number
+from paircaps.cli.arguments import (
+    add_data,
+    add_data_folder,
+    add_dataset_option,
+    add_fitting,
+    add_trained_folder,
+    add_trained_folders,
+    path,
+    whole_number,
+)
 from paircaps.cli.names import TEST_VIEWS
 from paircaps.cli.parser import CommandParser
 
@@ -16,9 +25,7 @@ def declare_evaluate(parser: CommandParser) -> None:
     """Declare the arguments of ``evaluate``."""
     parser.description = _ABOUT
     add_data_folder(parser)
-    parser.add_argument(
-        "folders", nargs="+", type=path, metavar="DIR", help="the --out of a training, or a folder of several"
-    )
+    add_trained_folders(parser, "the --out of a training, or a folder of several")
     add_data(parser, "a dataset, or a folder of pictures (default: the test images of the training)")
     parser.add_argument("--split", help="split of the dataset (default: test; of a folder without one, all pictures)")
     parser.add_argument("--limit", type=whole_number(1), help="most images to evaluate, taken at random")
@@ -38,7 +45,7 @@ def declare_evaluate(parser: CommandParser) -> None:
 
 def declare_predict(parser: CommandParser) -> None:
     """Declare the arguments of ``predict``."""
-    parser.add_argument("folder", type=path, metavar="DIR", help="folder of the run: the --out of its training")
+    add_trained_folder(parser)
     parser.add_argument("files", nargs="+", metavar="FILE", help="pictures, folders of them, or - for standard input")
     add_fitting(parser)
     parser.add_argument(

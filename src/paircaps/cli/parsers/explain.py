@@ -7,6 +7,7 @@ from paircaps.cli.arguments import (
     add_data_folder,
     add_dataset_option,
     add_fitting,
+    add_trained_folder,
     listed,
     listed_numbers,
     path,
@@ -28,7 +29,7 @@ def declare(parser: CommandParser) -> None:
     """Declare the arguments of ``explain``."""
     parser.description = _ABOUT
     add_data_folder(parser)
-    parser.add_argument("folder", type=path, metavar="DIR", help="folder of the run: the --out of its training")
+    add_trained_folder(parser)
     help_text = "pictures, folders of them, or - for standard input (default: a few test images of the run)"
     parser.add_argument("files", nargs="*", metavar="FILE", help=help_text)
     help_text = "folder for the pictures, or the file of a single one, which ends in .png, .svg or .pdf"

@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 
-from paircaps.cli.arguments import path, whole_number
+from paircaps.cli.arguments import add_trained_folders, whole_number
 from paircaps.cli.parser import CommandParser
 
 
 def declare(parser: CommandParser) -> None:
     """Declare the arguments of ``serve``."""
-    parser.add_argument(
-        "folders", nargs="+", type=path, metavar="DIR", help="the --out of a training, or a folder of several"
-    )
+    help_text = "the --out of a training, or a folder of several (default: the project's networks for digits)"
+    add_trained_folders(parser, help_text, needed=False)
     parser.add_argument(
         "--host", default="127.0.0.1", help="address to listen on (default: %(default)s, this machine alone)"
     )

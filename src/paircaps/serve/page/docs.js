@@ -1,8 +1,8 @@
 // Builds the page of the interface from its OpenAPI description.
 
-import { $, element } from "/view.js";
+import { $, element } from "./view.js";
 
-const description = await (await fetch("/openapi.json")).json();
+const description = await (await fetch("openapi.json")).json();
 const resolve = (schema) => (schema?.$ref ? description.components.schemas[schema.$ref.split("/").pop()] : schema);
 
 function kind(schema) {

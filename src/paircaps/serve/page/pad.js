@@ -102,10 +102,6 @@ export class Pad {
     this.changed();
   }
 
-  file() {
-    return new Promise((resolve) => this.canvas.toBlob(resolve, "image/png"));
-  }
-
   #blank() {
     this.context.fillStyle = "black";
     this.context.fillRect(0, 0, this.canvas.width, this.canvas.height);

@@ -1,14 +1,15 @@
 // The page: a drawing, the chosen network, and its prediction.
 
-import { Pad, isLight, smaller } from "/pad.js";
-import { sliders } from "/sliders.js";
-import { copy, fileName, save, snapshot } from "/snapshot.js";
-import { $, bars, element, map, masks, others, pen, percent } from "/view.js";
-import { certaintyNote, invitation, masksNote, trainedNote, words } from "/words.js";
+import * as answers from "./answers.js"; // the one module that knows who answers
+import { Pad, isLight, smaller } from "./pad.js";
+import { sliders } from "./sliders.js";
+import { copy, fileName, save, snapshot } from "./snapshot.js";
+import { $, bars, element, map, masks, others, pen, percent } from "./view.js";
+import { certaintyNote, invitation, masksNote, trainedNote, words } from "./words.js";
 
 const state = {
   models: [],
-  largest: 0, // most bytes of a file that the server takes
+  largest: 0, // most bytes of a file that is taken
   model: null, // description of the chosen network
   label: null, // class whose pose and agreement are shown; null for the most active one
   answer: null,
@@ -17,6 +18,7 @@ const state = {
 };
 let setBars, setOthers, poseSliders;
 
+$("not-started")?.remove();
 const pad = new Pad($("pad"), drawing, () => showMap());
 
 function drawing() {
@@ -67,13 +69,13 @@ const ask = latest("says", async () => {
   const { source } = pad;
   let answer;
   try {
-    answer = source ? await predict(source.file, source.invert) : await predict(await pad.file(), false);
+    answer = source ? await predict(source.file, source.invert) : await predict(pad.canvas, false);
   } catch (error) {
     if (!source?.shown || pad.source !== source || !/too (many|large|long)/.test(error.message)) throw error;
     pad.source = null; // the board's copy of it is small
     pad.paint(inverts(pad.picture));
     $("invert").checked = pad.inverted;
-    answer = await predict(await pad.file(), false);
+    answer = await predict(pad.canvas, false);
   }
   if (source && pad.source === source && pad.inverted !== answer.inverted) {
     pad.paint(answer.inverted);
@@ -87,42 +89,24 @@ const ask = latest("says", async () => {
 const draw = latest("redrawn", async () => {
   const { model, answer, pose, moved } = state;
   if (!moved) return;
-  const { picture } = await fetched("/api/draw", {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ model: model.name, class: answer.looked_at, pose }),
-  });
+  const picture = await answers.draw({ model, label: answer.looked_at, pose });
+  problem(null);
   // a slider that still moves gets another drawing; one of another answer, or of none that is moved, is dropped
   if (state.answer === answer && state.moved) $("reconstruction").src = picture;
 });
 
-// True if the chosen network exchanges dark and light of a picture. The server decides for files; this is for pictures
-// that are sent as the board shows them.
+// True if the chosen network exchanges dark and light of a picture. Of files the answer says so; this is for pictures
+// that are taken as the board shows them.
 function inverts(picture) {
   return state.model.invert === "always" || (state.model.invert === "light" && isLight(picture));
 }
 
-function predict(file, invert) {
-  const form = new FormData();
-  form.append("file", file, "drawing.png");
-  form.append("model", state.model.name);
-  form.append("compare", String(state.models.length > 1));
-  if (state.label !== null) form.append("class", state.label);
-  if (invert !== null) form.append("invert", String(invert));
-  return fetched("/api/predict", { method: "POST", body: form });
-}
-
-async function fetched(address, options) {
-  let response;
-  try {
-    response = await fetch(address, options);
-  } catch {
-    throw new Error("The server does not answer. Is paircaps serve still running?");
-  }
-  const said = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Error(said.detail ?? `The server answered ${response.status}.`);
+// Asks for the prediction of the chosen network, and of all others.
+async function predict(picture, invert) {
+  const { model, models, label } = state;
+  const answer = await answers.predict({ model, picture, label, invert, compare: models.length > 1 });
   problem(null);
-  return said;
+  return answer;
 }
 
 function problem(text) {
@@ -204,7 +188,7 @@ async function awaitSliders(pause = 1000) {
   while (state.models.some(({ draws, sliders }) => draws && !sliders)) {
     await new Promise((resolve) => setTimeout(resolve, pause));
     pause = Math.min(2 * pause, 10_000);
-    const found = await fetched("/api/models").catch(() => ({ models: [] }));
+    const found = await answers.models().catch(() => ({ models: [] }));
     for (const { name, sliders } of found.models) {
       const model = state.models.find((one) => one.name === name);
       if (!sliders || !model || model.sliders) continue;
@@ -257,6 +241,7 @@ function choose(name) {
   pad.shape(model.width, model.height, model.fit);
   show(null);
   ask();
+  answers.ready(model, () => state.moved || ask()); // an answer would put moved sliders back
 }
 
 function facts(model) {
@@ -277,7 +262,8 @@ function showWords(model) {
   $("facts").textContent = `${facts(model)}.`;
 }
 
-// Shows a picture from a file, a drop or the clipboard. If the browser cannot read it, the server tries, or says why not.
+// Shows a picture from a file, a drop or the clipboard. One that the browser cannot show is shown as the network sees it,
+// if whoever answers can read it.
 let taken = 0;
 async function take(file) {
   if (!file || !state.model) return;
@@ -349,7 +335,7 @@ function listen() {
 }
 
 async function begin() {
-  ({ models: state.models, largest: state.largest } = await fetched("/api/models"));
+  ({ models: state.models, largest: state.largest } = await answers.models());
   for (const { name } of state.models) {
     const input = element("input", { type: "radio", name: "model", value: name });
     input.addEventListener("change", () => choose(name));

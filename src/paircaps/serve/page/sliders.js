@@ -1,7 +1,7 @@
 // Sliders of a pose: those that change most first, named by what they follow, each with a button that wiggles it.
 
-import { decimal, element } from "/view.js";
-import { sliderMeaning, sliderName } from "/words.js";
+import { decimal, element } from "./view.js";
+import { sliderMeaning, sliderName } from "./words.js";
 
 const MOST = 16;
 const AT_FIRST = 8; // further ones are shown on demand
