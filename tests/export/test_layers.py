@@ -5,6 +5,7 @@ from contextlib import suppress
 import pytest
 import torch
 from export.branches import Branches, layers
+from torch import nn
 
 from paircaps import CapsuleLayer, list_routings
 from paircaps.export.compare import LIMIT, differences, outputs
@@ -41,3 +42,18 @@ def test_a_graph_of_many_layers_does_what_they_do(build):
     assert {name: value for name, value in found.items() if not value <= LIMIT} == {}
     assert b"CustomOp" not in graph
     assert b"paircaps::" not in graph, "no operator of this library"
+
+
+class SmallNumbers(nn.Module):
+    """What EM routing does with parents that no child is assigned to."""
+
+    def forward(self, x):
+        return x / (x.abs().sum(-1, keepdim=True) + 1e-9), (x.sigmoid() + 1e-12).log()
+
+
+def test_small_numbers_are_kept():
+    x = torch.tensor([[0.0, 0.0], [-25.0, 3.0], [-200.0, 90.0]])
+    graph = as_onnx(traced(SmallNumbers().eval(), {"x": x}), ["share", "logarithm"], {})
+    share, logarithm = FORMATS[".onnx"].run(graph, {})(x)
+    torch.testing.assert_close(share, SmallNumbers()(x)[0])
+    torch.testing.assert_close(logarithm, SmallNumbers()(x)[1])

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.export import ExportedProgram
 
 import paircaps
@@ -79,14 +80,40 @@ def as_onnx(program: ExportedProgram, outputs: Sequence[str], facts: Mapping[str
     """
     with quiet_exporter(), _quiet_log(), refused("torch.onnx cannot translate this network"):
         translated = torch.onnx.export(
-            program, dynamo=True, output_names=list(outputs), opset_version=OPSET, verbose=False
+            program.run_decompositions({torch.ops.aten.sigmoid.default: _exact_sigmoid}),
+            dynamo=True,
+            output_names=list(outputs),
+            opset_version=OPSET,
+            optimize=False,
+            verbose=False,
         )
-    assert translated is not None
+        assert translated is not None
+        _simplify(translated.model)
     model = translated.model_proto
     _clean(model)
     model.producer_name, model.producer_version = "paircaps", paircaps.__version__
     model.metadata_props.add(key=METADATA_KEY, value=json.dumps(facts, ensure_ascii=False))
     return model.SerializeToString(deterministic=True)
+
+
+def _exact_sigmoid(x: Tensor) -> Tensor:
+    """The sigmoid, with as many digits of small values as of large ones.
+
+    That of ONNX Runtime ends at 1.5e-8, and EM routing takes its logarithm.
+    """
+    return (1 + (-x).exp()).reciprocal()
+
+
+def _simplify(model: Any) -> None:
+    """Inline functions and compute what is constant, in place.
+
+    Not by the exporter's own ``optimize``, which takes x + 1e-9 for x: EM routing would divide by zero.
+    """
+    from onnxscript import optimizer
+
+    optimizer.inline(model)
+    optimizer.fold_constants(model)
+    optimizer.remove_unused_nodes(model)
 
 
 def _clean(model: Any) -> None:
