@@ -75,4 +75,4 @@ def test_what_cannot_be_done_is_a_sentence(run, tmp_path, monkeypatch, words, sa
 def test_a_file_to_write_is_asked_for(run):
     code, _, err = run("export", OLD)
     assert code == 2
-    assert "the following arguments are required: -o/--out" in err
+    assert "one of the arguments -o/--out --page is required" in err
