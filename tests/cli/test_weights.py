@@ -124,7 +124,7 @@ def test_the_page_has_ranges_without_images(mine, monkeypatch):
     def none_here(*_):
         raise AssertionError("images were looked for")
 
-    monkeypatch.setattr("paircaps.serve.networks.load_sample_images", none_here)
+    monkeypatch.setattr("paircaps.serve.served.load_sample_images", none_here)
     facts = Networks({"mine": mine}).facts[0]
     assert facts.pose_range_of == "glyphs"
     assert len(facts.pose_low) == 10
