@@ -236,3 +236,26 @@ def test_a_checkout_elsewhere_is_not_taken_for_ours(tmp_path, monkeypatch):
     assert "foreign" not in shipped.shipped_folders()
     (tmp_path / "pyproject.toml").touch()
     assert "foreign" in shipped.shipped_folders()
+
+
+# --- what newcomers typed ---------------------------------------------------------------------------------------------
+
+
+def test_a_name_with_the_slash_of_completion_is_the_name():
+    assert shipped.path_or_shipped("glyphs/") == weights_folder("glyphs")
+
+
+def test_a_folder_that_hides_a_name_says_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("glyphs").mkdir()
+    with pytest.raises(
+        ModelFileError, match=r"no model\.json in it\. The network 'glyphs' that comes with paircaps is "
+    ):
+        paircaps.load("glyphs")
+    with pytest.raises(ModelFileError, match=r"no model\.json in it$"):
+        paircaps.load(tmp_path / "glyphs")
+
+
+def test_pretrained_true_is_asked_for_a_name():
+    with pytest.raises(TypeError, match=r"must be the name of a network or a folder, got True; here are .*glyphs"):
+        paircaps.create_model("resnet-caps-small", pretrained=True)

@@ -1,6 +1,7 @@
 """``paircaps weights`` as typed, and the other commands with the name of a shipped network."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -93,6 +94,14 @@ def test_an_unknown_name_is_told(run, mine):
         code, _, errors = run(*words)
         assert code == 1
         assert "mien: no such folder" in errors
+        assert "did you mean 'mine'?" in errors
+
+
+def test_a_folder_of_weights_that_is_not_there_is_told(run, mine, monkeypatch):
+    monkeypatch.setenv(shipped.VARIABLE, f"{mine.parent}{os.pathsep}/nowhere")
+    code, out, errors = run("weights")
+    assert (code, "mine" in out) == (0, True)
+    assert errors == "paircaps: note: PAIRCAPS_WEIGHTS names /nowhere, which is no folder\n"
 
 
 def test_completion_offers_the_names(run, mine):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from paircaps._utils.files import file_size
-from paircaps._utils.shipped import METADATA, why_unknown
+from paircaps._utils.shipped import METADATA, shadowed, why_unknown
 from paircaps.errors import DataError, ModelFileError
 
 WEIGHTS, CARD = "model.safetensors", "README.md"
@@ -41,9 +41,9 @@ def read_metadata(folder: Path) -> dict[str, Any]:
     path = folder / METADATA
     if not folder.is_dir():
         kind = "is a file; a model is loaded by its folder" if folder.exists() else "no such folder"
-        raise ModelFileError(f"{folder}: {kind}{'' if folder.exists() else _hint(folder)}")
+        raise ModelFileError(f"{folder}: {kind}{shadowed(folder) if folder.exists() else _hint(folder)}")
     if not path.exists():
-        raise ModelFileError(f"{folder}: no trained model here: {_why_no_model(folder)}")
+        raise ModelFileError(f"{folder}: no trained model here: {_why_no_model(folder)}{shadowed(folder)}")
     try:
         metadata = json.loads(_read_metadata_file(path))
     except (ValueError, RecursionError):

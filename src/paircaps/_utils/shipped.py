@@ -45,10 +45,18 @@ def shipped_folders() -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
+def missing_places() -> list[Path]:
+    """Folders that the variable names and that are not there."""
+    return [place for place in _named_places() if not place.is_dir()]
+
+
+def _named_places() -> list[Path]:
+    return [Path(text).expanduser() for text in os.environ.get(VARIABLE, "").split(os.pathsep) if text]
+
+
 def _places() -> list[Path]:
-    named = [Path(text).expanduser() for text in os.environ.get(VARIABLE, "").split(os.pathsep) if text]
     checkout = [CHECKOUT] if (CHECKOUT.parent / "pyproject.toml").is_file() else []
-    return [PACKAGE, *checkout, *named]
+    return [PACKAGE, *checkout, *_named_places()]
 
 
 def is_name(text: str) -> bool:
@@ -58,10 +66,21 @@ def is_name(text: str) -> bool:
 
 def path_or_shipped(place: Path | str) -> Path:
     """The folder that a text means: a path that exists, else the folder of the network of that name, else the path."""
-    path = Path(place).expanduser()
-    if path.exists() or not is_name(str(place)):
+    path, name = Path(place).expanduser(), str(place).rstrip("/")  # completion of a folder's name adds the last /
+    if path.exists() or not is_name(name):
         return path
-    return shipped_folders().get(str(place), path)
+    return shipped_folders().get(name, path)
+
+
+def shadowed(path: Path) -> str:
+    """End of an error about a folder that is no trained network, if a network has its name; else empty text.
+
+    Args:
+        path: the folder, as it was named.
+    """
+    if str(path) not in shipped_folders():
+        return ""
+    return f". The network {str(path)!r} that comes with paircaps is taken where no folder or file has its name"
 
 
 def why_unknown(name: str) -> str:

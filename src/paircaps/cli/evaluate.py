@@ -19,7 +19,7 @@ from paircaps.cli.mask_output import MaskOutput
 from paircaps.data import ImageDataset
 from paircaps.errors import PaircapsError
 from paircaps.losses import Objective
-from paircaps.model_files import METADATA, load
+from paircaps.model_files import METADATA, load, read_metadata
 from paircaps.network import Prediction
 from paircaps.pictures import find_pictures
 from paircaps.training.compare.groups import group_by_recipe
@@ -57,6 +57,9 @@ def run_evaluate(options: argparse.Namespace) -> int:
 
 def _finished_runs(places: list[Path]) -> dict[str, Path]:
     """Folders of trained networks by name; of several runs, those that are not finished are named and left out."""
+    for place in places:
+        if not place.expanduser().exists():
+            read_metadata(place)  # raises, and says which networks there are
     runs = find_runs(places)
     finished = {name: folder for name, folder in runs.items() if (folder / METADATA).exists()}
     if not finished:

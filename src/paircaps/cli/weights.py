@@ -7,7 +7,7 @@ import json
 import sys
 from dataclasses import asdict
 
-from paircaps._utils.shipped import IN_REPOSITORY, VARIABLE
+from paircaps._utils.shipped import IN_REPOSITORY, VARIABLE, missing_places
 from paircaps._utils.text_tables import column_widths, text_line
 from paircaps._utils.words import visible
 from paircaps.pretrained import ShippedWeights, find_weights, list_weights
@@ -27,6 +27,8 @@ def print_weights(options: argparse.Namespace) -> int:
         print(visible(text_line(row, widths)))
         print(visible(f"  trained on {weights.data} (licence: {weights.licence}); recipe {weights.recipe}"))
         print(visible(f"  SHA-256 {weights.sha256}, {weights.size / 1e6:.2f} MB in {weights.stored}"))
+    for place in missing_places():
+        print(f"paircaps: note: {VARIABLE} names {visible(str(place))}, which is no folder", file=sys.stderr)
     lost = [name for name in IN_REPOSITORY if name not in {weights.name for weights in found}]
     if lost:
         print(f"not here: {', '.join(lost)}. They are in the repository's folder weights, which {VARIABLE} can name")

@@ -46,8 +46,14 @@ class PretrainedWeights:
             name: name or folder.
 
         Raises:
+            TypeError: if the name is of another type, such as True.
             ModelFileError: if there are none, or their files are damaged.
         """
+        if not isinstance(name, str | Path):
+            raise TypeError(
+                f"pretrained must be the name of a network or a folder, got {name!r}; "
+                f"here are {', '.join(shipped_folders()) or 'none'}"
+            )
         folder = path_or_shipped(name)
         metadata = read_metadata(folder)
         require_own_card(folder, metadata["sha256"])
